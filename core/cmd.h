@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shelf: edge. Commands: each takes its own argv and returns the exit code. */
+#pragma once
+
+#include "util.h"
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANNOT_RUN = 3 };
+
+int cmd_run(int argc, char **argv);
+int cmd_record(int argc, char **argv);
+
+/* A signalfd for SIGINT, SIGTERM, SIGHUP (and SIGCHLD), which are blocked; -errno (logged). */
+int cmd_signals(bool with_child);
+/* Number of a signal that waits, 0 when none does. */
+int cmd_next_signal(int fd);

@@ -1,0 +1,707 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Shelf: edge. In: an INI file or its text. Out: struct config, or one line that says where the
+ * file is wrong and what was expected there. inih splits lines into section, key and value; this
+ * file feeds it line by line, which gives every error its line number and lets nothing through
+ * that inih would cut, join or skip without a word.
+ */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <stdarg.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#define LABELS   "labels"
+#define HINT_MAX 64 /* longer names get no hint */
+#define TEXT_MAX 1024
+
+enum type { TYPE_BOOL, TYPE_NUMBER, TYPE_DECIMAL, TYPE_CHOICE, TYPE_URL, TYPE_PATH, TYPE_WORD };
+
+struct row {
+	struct config_key key;
+	enum type type;
+	size_t offset; /* in struct config */
+	double min, max;
+	const char *choices; /* "a|b" */
+	bool optional;       /* may be empty */
+};
+
+/* clang-format off */
+#define ROW(kind, section, name, member, expected, standard, help, ...) \
+	{ .key = { section, name, expected, standard, help }, .type = kind, \
+	  .offset = offsetof(struct config, member), __VA_ARGS__ }
+#define BOOL(section, name, member, standard, help) \
+	ROW(TYPE_BOOL, section, name, member, "true or false", standard, help)
+#define NUMBER(section, name, member, lo, hi, standard, help) \
+	ROW(TYPE_NUMBER, section, name, member, "number " #lo ".." #hi, standard, help, \
+	    .min = lo, .max = hi)
+#define DECIMAL(section, name, member, lo, hi, standard, help) \
+	ROW(TYPE_DECIMAL, section, name, member, "number " #lo ".." #hi, standard, help, \
+	    .min = lo, .max = hi)
+#define CHOICE(section, name, member, list, expected, standard, help) \
+	ROW(TYPE_CHOICE, section, name, member, expected, standard, help, .choices = list)
+#define STRING(kind, section, name, member, expected, standard, help) \
+	ROW(kind, section, name, member, expected, standard, help)
+#define OPTIONAL_STRING(kind, section, name, member, expected, standard, help) \
+	ROW(kind, section, name, member, expected ", or nothing", standard, help, .optional = true)
+
+static const struct row rows[] = {
+	BOOL("ebpf_profiler", "enabled", enabled, "false",
+	     "profile this host; without it the daemon does nothing"),
+	NUMBER("ebpf_profiler", "sample_hz", sample_hz, 1, 1000, "19",
+	       "samples per second on each CPU"),
+	NUMBER("ebpf_profiler", "upload_interval_s", upload_interval_s, 1, 3600, "60",
+	       "length of one window in seconds; each window gives one profile per service"),
+	BOOL("ebpf_profiler", "kernel_frames", kernel_frames, "true",
+	     "keep the kernel part of stacks"),
+	NUMBER("ebpf_profiler", "max_frames", max_frames, 1, 512, "64",
+	       "user frames kept per stack"),
+	DECIMAL("ebpf_profiler", "cpu_budget", cpu_budget, 0.01, 100, "1.0",
+		"percent of one CPU that the daemon may use, BPF time included; "
+		"above it the rate is halved"),
+	BOOL("ebpf_profiler", "strip_process_args", strip_process_args, "true",
+	     "of a command line only the executable's base name leaves the host"),
+	BOOL("ebpf_profiler", "plain_pid", plain_pid, "false",
+	     "send pids as they are; false sends a keyed hash"),
+	OPTIONAL_STRING(TYPE_URL, "upload", "url", upload_url,
+	       "http:// or https:// URL without query", "",
+	       "server to send to; empty: nothing leaves the host"),
+	OPTIONAL_STRING(TYPE_PATH, "upload", "token_file", upload_token_file,
+	       "absolute path", "",
+	       "file that holds the bearer token"),
+	OPTIONAL_STRING(TYPE_PATH, "upload", "ca_file", upload_ca_file,
+	       "absolute path", "",
+	       "PEM file of the authorities to trust; empty: the system's"),
+	OPTIONAL_STRING(TYPE_WORD, "upload", "proxy", upload_proxy,
+	       "[SCHEME://]HOST[:PORT]", "",
+	       "proxy to send through; empty: what the environment names"),
+	CHOICE("upload", "symbolize", upload_symbolize, "none|host",
+	       "none or host", "none",
+	       "where native function names are found: none (by the server) or host (here)"),
+	NUMBER("upload", "spool_mb", upload_spool_mb, 1, 65536, "64",
+	       "disk space for profiles that wait for the server; the oldest go first"),
+	STRING(TYPE_PATH, "store", "path", store_path, "absolute path", "/var/lib/ebpfprofiler",
+	       "directory of the local store and of the spool"),
+	NUMBER("store", "max_mb", store_max_mb, 1, 1048576, "512",
+	       "disk space for stored profiles; the oldest go first"),
+};
+/* clang-format on */
+
+/* Names that profiles already carry with a meaning of our own. */
+static const char *const reserved_labels[] = {
+	"host", "container", "k8s.pod", "process.executable", "pid", "thread.name",
+};
+
+struct parse {
+	struct config *c;
+	const char *name;
+	const char *pos, *end; /* what is left of the text */
+	u32 line;
+	bool pair_due;                  /* inih owes us a pair for this line */
+	u32 row_line[ARRAY_SIZE(rows)]; /* where a key was set, 0: not yet */
+	u32 label_line[CONFIG_MAX_LABELS];
+	char *err;
+	size_t err_size;
+	int rc;
+};
+
+const struct config_key *config_table(u32 i)
+{
+	return i < ARRAY_SIZE(rows) ? &rows[i].key : NULL;
+}
+
+/* --- errors ---------------------------------------------------------------------------------- */
+
+/* The text may quote the file: what is no UTF-8 or would steer a terminal is replaced. */
+static void put_error(char *err, size_t err_size, const char *fmt, ...) __printf(3, 4);
+static void put_error(char *err, size_t err_size, const char *fmt, ...)
+{
+	char text[TEXT_MAX];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	utf8_clean(err, err_size, text, sizeof(text));
+}
+
+/* Only the first error counts: it often causes those that would follow. Returns -errno. */
+static int fail(struct parse *p, int rc, const char *fmt, ...) __printf(3, 4);
+static int fail(struct parse *p, int rc, const char *fmt, ...)
+{
+	char text[TEXT_MAX];
+	va_list args;
+
+	if (p->rc)
+		return p->rc;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	put_error(p->err, p->err_size, "%s:%u: %s", p->name, p->line, text);
+	p->rc = rc;
+	return rc;
+}
+
+static u32 min3(u32 a, u32 b, u32 c)
+{
+	return MIN(MIN(a, b), c);
+}
+
+/* Edits (insert, delete, replace, swap of neighbours) between two names, case aside. */
+static u32 edit_distance(const char *a, const char *b)
+{
+	u32 d[3][HINT_MAX + 1];
+	size_t m = strlen(a), n = strlen(b), i, j;
+
+	if (m > HINT_MAX || n > HINT_MAX)
+		return UINT32_MAX;
+	for (j = 0; j <= n; j++)
+		d[0][j] = (u32)j;
+	for (i = 1; i <= m; i++) {
+		u32 *now = d[i % 3], *before = d[(i + 2) % 3], *older = d[(i + 1) % 3];
+
+		now[0] = (u32)i;
+		for (j = 1; j <= n; j++) {
+			int x = tolower((u8)a[i - 1]), y = tolower((u8)b[j - 1]);
+
+			now[j] = min3(before[j] + 1, now[j - 1] + 1, before[j - 1] + (x != y));
+			if (i > 1 && j > 1 && x == tolower((u8)b[j - 2]) &&
+			    y == tolower((u8)a[i - 2]))
+				now[j] = MIN(now[j], older[j - 2] + 1);
+		}
+	}
+	return d[m % 3][n];
+}
+
+/* Near enough to be a slip: a third of the name, at least one edit. */
+static bool near_miss(const char *given, const char *name, u32 *best)
+{
+	u32 d = edit_distance(given, name);
+
+	if (d >= *best || d > MAX(strlen(name) / 3, 1u))
+		return false;
+	*best = d;
+	return true;
+}
+
+static int fail_section(struct parse *p, const char *section)
+{
+	const char *hint = NULL;
+	u32 best = UINT32_MAX;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		if (near_miss(section, rows[i].key.section, &best))
+			hint = rows[i].key.section;
+	if (near_miss(section, LABELS, &best))
+		hint = LABELS;
+	if (hint)
+		return fail(p, -EINVAL, "[%s]: unknown section, did you mean [%s]?", section, hint);
+	return fail(p, -EINVAL, "[%s]: unknown section", section);
+}
+
+static int fail_key(struct parse *p, const char *section, const char *key)
+{
+	const struct config_key *hint = NULL;
+	u32 best = UINT32_MAX;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct config_key *k = &rows[i].key;
+
+		if (!strcmp(k->section, section) && near_miss(key, k->key, &best))
+			hint = k;
+		else if (strcmp(k->section, section) && !strcmp(k->key, key))
+			return fail(p, -EINVAL, "[%s] %s: unknown key here, it belongs to [%s]",
+				    section, key, k->section);
+	}
+	if (hint)
+		return fail(p, -EINVAL, "[%s] %s: unknown key, did you mean %s?", section, key,
+			    hint->key);
+	return fail(p, -EINVAL, "[%s] %s: unknown key", section, key);
+}
+
+/* --- values ---------------------------------------------------------------------------------- */
+
+/*
+ * "12", "0.5", ".5": digits and one point, so that neither the locale nor hex, exponents, inf and
+ * nan of strtod() come in. The length is bounded so that nothing overflows.
+ */
+static bool parse_decimal(const char *s, bool point_allowed, double *ret)
+{
+	double v = 0, unit = 1;
+	bool digits = false, point = false;
+	size_t i;
+
+	for (i = 0; s[i]; i++) {
+		if (i > 15)
+			return false;
+		if (s[i] == '.' && point_allowed && !point) {
+			point = true;
+			continue;
+		}
+		if (!isdigit((u8)s[i]))
+			return false;
+		digits = true;
+		v = v * 10 + (s[i] - '0');
+		if (point)
+			unit *= 10;
+	}
+	*ret = v / unit;
+	return digits;
+}
+
+static bool in_choices(const char *choices, const char *value)
+{
+	size_t len = strlen(value);
+	const char *c = choices;
+
+	while (c) {
+		const char *bar = strchr(c, '|');
+		size_t n = bar ? (size_t)(bar - c) : strlen(c);
+
+		if (n == len && !memcmp(c, value, n))
+			return true;
+		c = bar ? bar + 1 : NULL;
+	}
+	return false;
+}
+
+static bool has_blank(const char *s)
+{
+	return strpbrk(s, " \t") != NULL;
+}
+
+/* A path is appended to it, so it must have a host and neither query nor fragment. */
+static bool is_url(const char *s)
+{
+	const char *host;
+
+	if (!strncasecmp(s, "http://", 7))
+		host = s + 7;
+	else if (!strncasecmp(s, "https://", 8))
+		host = s + 8;
+	else
+		return false;
+	return *host && !strchr("/:@", *host) && !has_blank(s) && !strpbrk(s, "?#");
+}
+
+static bool string_fits(const struct row *row, const char *value)
+{
+	if (!*value)
+		return row->optional;
+	switch (row->type) {
+	case TYPE_CHOICE:
+		return in_choices(row->choices, value);
+	case TYPE_URL:
+		return is_url(value);
+	case TYPE_PATH:
+		return *value == '/';
+	default:
+		return !has_blank(value);
+	}
+}
+
+static int set_string(char **member, const char *value)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return -ENOMEM;
+	free(*member);
+	*member = copy;
+	return 0;
+}
+
+/* Returns 0, -EINVAL when the value is not what the row expects, -ENOMEM. */
+static int set_value(struct config *c, const struct row *row, const char *value)
+{
+	void *member = (char *)c + row->offset;
+	double number;
+
+	switch (row->type) {
+	case TYPE_BOOL:
+		if (strcmp(value, "true") && strcmp(value, "false"))
+			return -EINVAL;
+		*(bool *)member = *value == 't';
+		return 0;
+	case TYPE_NUMBER:
+	case TYPE_DECIMAL:
+		if (!parse_decimal(value, row->type == TYPE_DECIMAL, &number) ||
+		    number < row->min || number > row->max)
+			return -EINVAL;
+		if (row->type == TYPE_DECIMAL)
+			*(double *)member = number;
+		else
+			*(u32 *)member = (u32)number;
+		return 0;
+	default:
+		return string_fits(row, value) ? set_string(member, value) : -EINVAL;
+	}
+}
+
+/* --- keys ------------------------------------------------------------------------------------ */
+
+static bool label_name_ok(const char *s)
+{
+	if (!isalpha((u8)*s) && *s != '_')
+		return false;
+	while (*++s)
+		if (!isalnum((u8)*s) && *s != '_' && *s != '.')
+			return false;
+	return true;
+}
+
+/* Valid UTF-8 without control characters is what cleaning leaves alone. */
+static bool label_value_ok(const char *value)
+{
+	char clean[CONFIG_MAX_LABEL + 1];
+	size_t len = strlen(value);
+
+	if (!len || len > CONFIG_MAX_LABEL)
+		return false;
+	utf8_clean(clean, sizeof(clean), value, len);
+	return !strcmp(clean, value);
+}
+
+static bool label_has_name(const char *label, const char *name)
+{
+	size_t len = strlen(name);
+
+	return !strncmp(label, name, len) && label[len] == '=';
+}
+
+static int check_label(struct parse *p, const char *name, const char *value)
+{
+	u32 i;
+
+	if (!label_name_ok(name))
+		return fail(p, -EINVAL,
+			    "[labels] %s: expected a name of letters, digits, _ and . that does "
+			    "not begin with a digit or .",
+			    name);
+	for (i = 0; i < ARRAY_SIZE(reserved_labels); i++)
+		if (!strcmp(name, reserved_labels[i]))
+			return fail(p, -EINVAL,
+				    "[labels] %s: the profiler sets this label itself, expected "
+				    "another name",
+				    name);
+	for (i = 0; i < p->c->nlabels; i++)
+		if (label_has_name(p->c->labels[i], name))
+			return fail(p, -EINVAL, "[labels] %s: already set on line %u", name,
+				    p->label_line[i]);
+	if (!label_value_ok(value))
+		return fail(p, -EINVAL, "[labels] %s = %s: expected 1..%u bytes of UTF-8 text",
+			    name, value, CONFIG_MAX_LABEL);
+	if (p->c->nlabels == CONFIG_MAX_LABELS)
+		return fail(p, -EINVAL, "[labels] %s: expected at most %u labels", name,
+			    CONFIG_MAX_LABELS);
+	return 0;
+}
+
+static int add_label(struct parse *p, const char *name, const char *value)
+{
+	struct config *c = p->c;
+	int rc = check_label(p, name, value);
+	char *label;
+
+	if (rc)
+		return rc;
+	if (!c->labels)
+		c->labels = calloc(CONFIG_MAX_LABELS, sizeof(*c->labels));
+	if (!c->labels || asprintf(&label, "%s=%s", name, value) < 0)
+		return fail(p, -ENOMEM, "out of memory");
+	p->label_line[c->nlabels] = p->line;
+	c->labels[c->nlabels++] = label;
+	return 0;
+}
+
+static int set_key(struct parse *p, const char *section, const char *key, const char *value)
+{
+	size_t i;
+	int rc;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		if (!strcmp(rows[i].key.section, section) && !strcmp(rows[i].key.key, key))
+			break;
+	if (i == ARRAY_SIZE(rows))
+		return fail_key(p, section, key);
+	if (p->row_line[i])
+		return fail(p, -EINVAL, "[%s] %s: already set on line %u", section, key,
+			    p->row_line[i]);
+	p->row_line[i] = p->line;
+	rc = set_value(p->c, &rows[i], value);
+	if (rc == -EINVAL)
+		return fail(p, rc, "[%s] %s = %s: expected %s", section, key, value,
+			    rows[i].key.expected);
+	return rc ? fail(p, rc, "out of memory") : 0;
+}
+
+/* --- lines ----------------------------------------------------------------------------------- */
+
+/* inih's handler; the line it speaks of is the one that read_line() gave last. 1: go on. */
+static int on_pair(void *user, const char *section, const char *key, const char *value)
+{
+	struct parse *p = user;
+
+	p->pair_due = false;
+	if (p->rc)
+		return 0;
+	if (!*section)
+		return !fail(p, -EINVAL, "%s: expected a [section] before the first key", key);
+	if (!*key)
+		return !fail(p, -EINVAL, "[%s]: expected a key before = %s", section, value);
+	if (!strcmp(section, LABELS))
+		return !add_label(p, key, value);
+	return !set_key(p, section, key, value);
+}
+
+static bool known_section(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		if (!strcmp(rows[i].key.section, name))
+			return true;
+	return !strcmp(name, LABELS);
+}
+
+/*
+ * inih tells of a section only with its first key, and ignores what follows the bracket; but an
+ * empty section counts, and a key behind the bracket would be lost.
+ */
+static int check_section(struct parse *p, char *line)
+{
+	char *end = strchr(line, ']'), *rest;
+
+	if (!end)
+		return fail(p, -EINVAL, "%s: expected ] at the end of the section's name", line);
+	*end = '\0';
+	if (!known_section(line + 1))
+		return fail_section(p, line + 1);
+	if (!strcmp(line + 1, "ebpf_profiler"))
+		p->c->defined = true;
+	rest = end + 1 + strspn(end + 1, " \t");
+	if (*rest && *rest != ';' && *rest != '#')
+		return fail(p, -EINVAL, "[%s] %s: expected nothing after ]", line + 1, rest);
+	*end = ']';
+	return 0;
+}
+
+static int check_bytes(struct parse *p, const char *s, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (((u8)s[i] < 0x20 && s[i] != '\t') || s[i] == 0x7f)
+			return fail(p, -EINVAL, "control character 0x%02x, expected text",
+				    (u8)s[i]);
+	return 0;
+}
+
+/* The next line of the text without blanks at its ends; false at the end. */
+static bool next_line(struct parse *p, const char **ret, size_t *ret_len)
+{
+	const char *s = p->pos, *end;
+
+	if (s == p->end)
+		return false;
+	end = memchr(s, '\n', (size_t)(p->end - s));
+	p->pos = end ? end + 1 : p->end;
+	if (!end)
+		end = p->end;
+	p->line++;
+	/* Editors on other systems put a byte order mark first. */
+	if (p->line == 1 && end - s >= 3 && !memcmp(s, "\xef\xbb\xbf", 3))
+		s += 3;
+	while (s < end && (*s == ' ' || *s == '\t'))
+		s++;
+	while (s < end && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\r'))
+		end--;
+	*ret = s;
+	*ret_len = (size_t)(end - s);
+	return true;
+}
+
+/* inih goes on after a line that it cannot split; this one error shall be the first, too. */
+static int check_pair(struct parse *p)
+{
+	if (!p->rc && p->pair_due)
+		fail(p, -EINVAL, "expected [section], key = value, or a comment");
+	return p->rc;
+}
+
+/*
+ * inih's reader: one whole line a call, checked, without indentation (inih would join an indented
+ * line with the one above) and without comment lines (inih would take the rest of a long one for
+ * a key). NULL ends the parse: end of text, or an error.
+ */
+static char *read_line(char *buf, int size, void *user)
+{
+	struct parse *p = user;
+	const char *s;
+	size_t len;
+
+	if (check_pair(p) || size <= 0 || !next_line(p, &s, &len))
+		return NULL;
+	if (memchr(s, '\0', len)) {
+		fail(p, -EINVAL, "NUL byte, expected text");
+		return NULL;
+	}
+	if (len && (*s == ';' || *s == '#'))
+		len = 0;
+	if (len > CONFIG_MAX_LINE || len >= (size_t)size) {
+		fail(p, -EINVAL, "line too long: %zu bytes, expected at most %zu", len,
+		     MIN((size_t)CONFIG_MAX_LINE, (size_t)size - 1));
+		return NULL;
+	}
+	if (check_bytes(p, s, len))
+		return NULL;
+	memcpy(buf, s, len);
+	buf[len] = '\0';
+	if (*buf == '[')
+		return check_section(p, buf) ? NULL : buf;
+	p->pair_due = len > 0;
+	return buf;
+}
+
+int config_parse(struct config *c, const char *name, const char *text, size_t len, char *err,
+		 size_t err_size)
+{
+	struct parse p = {
+		.c = c,
+		.name = name,
+		.pos = text,
+		.end = text + len,
+		.err = err,
+		.err_size = err_size,
+	};
+
+	if (len > CONFIG_MAX_FILE) {
+		put_error(err, err_size, "%s: larger than %u bytes", name, CONFIG_MAX_FILE);
+		return -E2BIG;
+	}
+	if (ini_parse_stream(read_line, &p, on_pair, &p) < 0 && !p.rc)
+		fail(&p, -ENOMEM, "out of memory");
+	return check_pair(&p);
+}
+
+/* --- the file -------------------------------------------------------------------------------- */
+
+/* Who can write the file decides what root collects and where it goes. */
+static int check_trust(const struct stat *st, const char *path, char *err, size_t err_size)
+{
+	if (!S_ISREG(st->st_mode)) {
+		put_error(err, err_size, "%s: not a regular file", path);
+		return S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
+	}
+	if (geteuid())
+		return 0;
+	if (st->st_uid) {
+		put_error(err, err_size,
+			  "%s: owned by uid %u, refused as root; run: chown root '%s'", path,
+			  st->st_uid, path);
+		return -EPERM;
+	}
+	if (st->st_mode & (S_IWGRP | S_IWOTH)) {
+		put_error(err, err_size,
+			  "%s: writable by group or others (mode %04o), refused as root; "
+			  "run: chmod go-w '%s'",
+			  path, st->st_mode & 07777, path);
+		return -EPERM;
+	}
+	return 0;
+}
+
+/* At most CONFIG_MAX_FILE + 1 bytes, so that one too many is seen. */
+static int read_all(int fd, char **ret, size_t *ret_len)
+{
+	_cleanup_free_ char *buf = NULL;
+	size_t len = 0;
+	u32 cap = 0;
+
+	while (len <= CONFIG_MAX_FILE) {
+		int rc = VEC_RESERVE(buf, cap, (u32)MIN(len + 4096, CONFIG_MAX_FILE + 1u),
+				     CONFIG_MAX_FILE + 1u);
+		ssize_t n;
+
+		if (rc)
+			return rc;
+		n = read(fd, buf + len, cap - len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			break;
+		len += (size_t)n;
+	}
+	*ret_len = len;
+	*ret = take_ptr(buf);
+	return 0;
+}
+
+static int fail_read(const char *path, int rc, char *err, size_t err_size)
+{
+	put_error(err, err_size, "%s: cannot be read: %s", path, strerror(-rc));
+	return rc;
+}
+
+int config_read(struct config *c, const char *path, char *err, size_t err_size)
+{
+	/* Not blocked by a FIFO, and checked by the descriptor: the name may change under us. */
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	_cleanup_free_ char *text = NULL;
+	struct stat st;
+	size_t len = 0;
+	int rc;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fail_read(path, -errno, err, err_size);
+	rc = check_trust(&st, path, err, err_size);
+	if (rc)
+		return rc;
+	rc = read_all(fd, &text, &len);
+	if (rc)
+		return fail_read(path, rc, err, err_size);
+	return config_parse(c, path, text, len, err, err_size);
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+int config_init(struct config *c)
+{
+	size_t i;
+
+	*c = (struct config){};
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		int rc = set_value(c, &rows[i], rows[i].key.standard);
+
+		if (rc) {
+			config_fini(c);
+			return rc;
+		}
+	}
+	return 0;
+}
+
+void config_fini(struct config *c)
+{
+	u32 i;
+
+	free(c->upload_url);
+	free(c->upload_token_file);
+	free(c->upload_ca_file);
+	free(c->upload_proxy);
+	free(c->upload_symbolize);
+	free(c->store_path);
+	for (i = 0; i < c->nlabels; i++)
+		free(c->labels[i]);
+	free(c->labels);
+	*c = (struct config){};
+}

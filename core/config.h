@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shelf: edge. The INI file, by inih, through one table: section, key, type, range, default, help.
+ * The sample INI and the man page are checked against that table by a test.
+ */
+#pragma once
+
+#include "util.h"
+
+#define CONFIG_DEFAULT_PATH "/etc/ebpfprofiler/ebpfprofiler.ini"
+#define CONFIG_MAX_FILE     (1u << 20)
+#define CONFIG_MAX_LINE     198 /* bytes, comment lines apart: inih's usual buffer is 200 */
+#define CONFIG_MAX_LABELS   32
+#define CONFIG_MAX_LABEL    200 /* bytes of a label's value */
+
+struct config {
+	/* [ebpf_profiler] */
+	bool defined; /* the section is there at all */
+	bool enabled;
+	u32 sample_hz;
+	u32 upload_interval_s;
+	bool kernel_frames;
+	u32 max_frames;
+	double cpu_budget;
+	bool strip_process_args;
+	bool plain_pid;
+	/* [upload] */
+	char *upload_url, *upload_token_file, *upload_ca_file, *upload_proxy;
+	char *upload_symbolize; /* none | host */
+	u32 upload_spool_mb;
+	/* [store] */
+	char *store_path;
+	u32 store_max_mb;
+	/* [labels]: NAME=VALUE strings in file order */
+	char **labels;
+	u32 nlabels;
+};
+
+/* All defaults; strings owned by the config, never NULL. Returns 0 or -ENOMEM. */
+int config_init(struct config *c);
+void config_fini(struct config *c);
+/*
+ * Reads a file over the defaults that config_init() set. Every error is one line in err (file,
+ * line, key, value, what was expected): unknown section or key, bad value, duplicate key, line
+ * too long, NUL byte, and a file that others than its owner may write while we are root.
+ * Returns 0, -EINVAL for what the file says, -errno when it cannot be read, -EPERM when it is
+ * not trusted. After a failure the config is half changed: only good for config_fini().
+ */
+int config_read(struct config *c, const char *path, char *err, size_t err_size);
+/* The same for text that was read elsewhere; `name` stands for the file in errors. */
+int config_parse(struct config *c, const char *name, const char *text, size_t len, char *err,
+		 size_t err_size);
+
+/* The table, for the test and for `help`. */
+struct config_key {
+	const char *section, *key;
+	const char *expected; /* "true or false", "number 1..1000", ... */
+	const char *standard; /* default as text */
+	const char *help;
+};
+/* Row i, or NULL past the end. */
+const struct config_key *config_table(u32 i);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shelf: base. Which CPUs are there. */
+#pragma once
+
+#include "util.h"
+
+#define CPUS_MAX 4096
+
+struct cpu_set_bits {
+	u8 online[CPUS_MAX];
+};
+
+/* "0-3,5\n" as sysfs writes it. Returns 0 or -EINVAL; CPUs over the limit are left out. */
+int cpus_parse(const char *text, struct cpu_set_bits *ret);
+/* CPUs online now. */
+int cpus_online(struct cpu_set_bits *ret);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shelf: line. From events to windows, wherever the events come from: the kernel (agent.c) or a
+ * recording (tests). Events are given in time order; an epoch's stacks before its counts.
+ */
+#pragma once
+
+#include "util.h"
+#include "fold.h"
+#include "task_event.h"
+
+struct line;
+struct kallsyms;
+struct modules;
+struct processes;
+
+struct line_options {
+	u64 period_ns; /* what one sample stands for */
+	bool with_cmdline;
+	const char *service; /* one profile of this name for all; NULL: one per service */
+};
+
+/* Books are borrowed; kallsyms may be NULL. Owned; NULL when out of memory. */
+struct line *line_new(struct processes *procs, const struct kallsyms *kallsyms,
+		      const struct line_options *o);
+void line_free(struct line *l);
+void line_set_period(struct line *l, u64 period_ns);
+
+/*
+ * A new epoch begins: its samples go into the window of the one before, or into a fresh one.
+ * At most two epochs are open. Returns 0 or -ENOMEM.
+ */
+int line_open_epoch(struct line *l, u64 epoch, bool new_window, u64 now_realtime_ns);
+/*
+ * One distinct stack. Returns 0; -EAGAIN when its process is not known yet and last_try is false:
+ * give it again after later task events. Losses are counted when the stack's count comes.
+ */
+int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool last_try);
+void line_count(struct line *l, u64 epoch, const struct stack_key *key, u64 count);
+/* Distinct stacks of an open epoch so far. */
+u32 line_epoch_stacks(const struct line *l, u64 epoch);
+/*
+ * Ends an epoch. Returns its window, closed and owned by the caller, when no open epoch uses it
+ * any more; else NULL.
+ */
+struct window *line_close_epoch(struct line *l, u64 epoch, u64 now_realtime_ns);

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Shelf: edge. The table of contents: one line per command. */
+#include "cmd.h"
+#include "config.h"
+#include "htab.h"
+#include "log.h"
+#include "preflight.h"
+#include "version.h"
+
+#include <signal.h>
+#include <string.h>
+
+static int cmd_doctor(int argc, char **argv)
+{
+	bool json = argc == 2 && !strcmp(argv[1], "--json");
+
+	if (argc > 1 && !json) {
+		fputs("usage: ebpfprofiler doctor [--json]\n", stderr);
+		return EXIT_USAGE;
+	}
+	return preflight_run(stdout, json);
+}
+
+static int cmd_check_config(int argc, char **argv)
+{
+	struct config c;
+	char why[1024];
+	int err;
+
+	if (argc != 2) {
+		fputs("usage: ebpfprofiler check-config FILE\n", stderr);
+		return EXIT_USAGE;
+	}
+	if (config_init(&c))
+		return EXIT_FAILED;
+	err = config_read(&c, argv[1], why, sizeof(why));
+	config_fini(&c);
+	if (err) {
+		log_err(0, "%s", why);
+		return EXIT_USAGE;
+	}
+	printf("%s: ok\n", argv[1]);
+	return EXIT_DONE;
+}
+
+static int cmd_version(int argc __unused, char **argv __unused)
+{
+	puts("ebpfprofiler " VERSION);
+	return EXIT_DONE;
+}
+
+static int cmd_help(int argc, char **argv);
+
+static const struct {
+	const char *name, *help;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+	{ "run", "profile this host until stopped, as the configuration says", cmd_run },
+	{ "record", "record a command, processes or the host into one file", cmd_record },
+	{ "doctor", "what this host offers, what is missing and how to mend it", cmd_doctor },
+	{ "check-config", "parse a configuration file", cmd_check_config },
+	{ "version", "print the version", cmd_version },
+	{ "help", "print this", cmd_help },
+};
+
+static void print_commands(FILE *f)
+{
+	size_t i;
+
+	fputs("usage: ebpfprofiler COMMAND [OPTIONS]; COMMAND --help tells its options\n", f);
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(f, "  %-14s%s\n", commands[i].name, commands[i].help);
+}
+
+static int cmd_help(int argc __unused, char **argv __unused)
+{
+	print_commands(stdout);
+	return EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "run";
+	size_t i;
+
+	log_init(LOG_LEVEL_INFO);
+	signal(SIGPIPE, SIG_IGN);
+	hash_bytes("", 0); /* seeds it before any thread */
+	/* `ebpfprofiler -c FILE` is `run`. */
+	if (argc > 1 && *name == '-') {
+		if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+			return cmd_help(argc, argv);
+		if (!strcmp(name, "--version"))
+			return cmd_version(argc, argv);
+		return cmd_run(argc, argv);
+	}
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(name, commands[i].name))
+			return argc > 1 ? commands[i].run(argc - 1, argv + 1)
+					: commands[i].run(argc, argv);
+	log_err(0, "unknown command '%s'", name);
+	print_commands(stderr);
+	return EXIT_USAGE;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shelf: books. The process book: images (one per exec), their executable mappings and identity.
+ * Kept by task events in time order, begun with a look at /proc. Main thread only.
+ */
+#pragma once
+
+#include "util.h"
+#include "task_event.h"
+#include "bpf/abi.h"
+
+#define PROCESSES_MAX        65536
+#define PROCESS_MAPPINGS_MAX 65536 /* executable ones, per process */
+#define CONTAINER_ID_LEN     64
+
+struct process_maps;
+struct processes;
+
+/* What others may read of an image. Text is as the kernel gave it, not cleaned. */
+struct process {
+	u32 pid, ppid;
+	u64 start_ns;    /* CLOCK_BOOTTIME of the leader's start; 0 until a sample told it */
+	u64 start_ticks; /* the same in clock ticks, from /proc; 0: not read */
+	u32 exec_id;
+	bool id_known; /* start_ns and exec_id are */
+	bool exited;   /* the main thread has ended */
+	u64 born_ns;   /* CLOCK_MONOTONIC of the fork or exec; 0: before us */
+	u64 read_ns;   /* when /proc was read: events before it are in */
+	char comm[COMM_LEN];
+	char *exe;                            /* path; NULL: unknown */
+	char *cmdline;                        /* spaces between arguments; NULL: not read */
+	char container[CONTAINER_ID_LEN + 1]; /* "" when in none */
+	u8 container_state;                   /* private */
+	u64 maps_read_ns;
+	struct process_maps *maps;
+};
+
+/* modules is borrowed. proc_root: "/proc", or a test's own. Owned; NULL when out of memory. */
+struct processes *processes_new(struct modules *modules, const char *proc_root, bool with_cmdline);
+void processes_free(struct processes *ps);
+
+/* Reads all of /proc: at start, and after events were lost. Returns 0 or -errno. */
+int processes_snapshot(struct processes *ps);
+/* TASK_LOST asks for a snapshot, at most one in 5 s: processes_trim() makes it. */
+void processes_event(struct processes *ps, const struct task_event *ev);
+/*
+ * The image that a sample belongs to: {tgid, start_ns, exec_id} decide, time only between images
+ * that no sample has named yet. With read_proc a process that no event announced is looked up in
+ * /proc, and one that is gone gets an image of its own with nothing but its thread's name.
+ * Borrowed until the next processes_trim() or processes_event(); NULL when there is none.
+ */
+struct process *processes_find(struct processes *ps, const struct stack_key *key, u64 time_ns,
+			       bool read_proc);
+/* Container id and command line, read when first asked for; a dead process has its parent's. */
+void processes_identify(struct processes *ps, struct process *p);
+
+/* What lies at a user address. */
+struct process_place {
+	struct module *module; /* borrowed; NULL for memory that is no file, or an unknown file */
+	const char *mapping;   /* name of it when module is NULL; borrowed */
+	u64 offset;            /* in the file */
+};
+/* 0, or -ENOENT when no executable mapping is known there. */
+int processes_locate(struct processes *ps, struct process *p, u64 addr, struct process_place *ret);
+
+/* Drops images of processes that are gone; makes the snapshot that lost events asked for. */
+void processes_trim(struct processes *ps, u64 now_ns);
+u32 processes_count(const struct processes *ps);
+
+/*
+ * One line of /proc/PID/maps. Path lies in buf (PATH_MAX bytes hold any), unescaped. Returns 0,
+ * -ENOENT for a mapping that is not executable, -EINVAL for a malformed line.
+ */
+int process_parse_maps_line(const char *line, size_t len, struct mapped_file *ret, u64 *ret_offset,
+			    char *buf, size_t buf_size);
+/*
+ * Container id in the text of /proc/PID/cgroup (v1 and v2; docker, containerd, cri-o, podman):
+ * the last run of 64 hex digits in a path that stands as a component of its own, with or without
+ * a prefix and ".scope". Returns true and NUL-terminated ret.
+ */
+bool process_parse_cgroup(const char *text, char ret[CONTAINER_ID_LEN + 1]);

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Formatting, and who may include whom. Prints what is wrong; silent and 0 when all is well.
+bad=0
+say() { echo "lint: $*" >&2; bad=1; }
+
+if command -v clang-format >/dev/null 2>&1; then
+    clang-format --dry-run -Werror bpf/*.[ch] core/*.[ch] tests/*.[ch] tests/fuzz/*.c \
+        $(ls unwinders/*.h unwinders/*/*.[ch] 2>/dev/null) || bad=1
+else
+    say "clang-format is missing: sh dist/deps.sh live"
+fi
+
+# Shelves, never upward. A file that is in none is an error: say where it belongs.
+base="util log stat htab cpus arena strtab"
+books="task_event module elfsym kallsyms process cfi tables"
+line="sampler sideband stack fold names pprof store spool upload line"
+edge="main cmd cmd_run cmd_record agent report guard config preflight"
+level() {
+    case " $base " in *" $1 "*) echo 1; return ;; esac
+    case " $books " in *" $1 "*) echo 2; return ;; esac
+    case " $line " in *" $1 "*) echo 3; return ;; esac
+    case " $edge " in *" $1 "*) echo 4; return ;; esac
+    echo 0
+}
+for f in core/*.[ch]; do
+    name=$(basename "$f" | sed 's/\.[ch]$//')
+    mine=$(level "$name")
+    [ "$mine" -gt 0 ] || say "$f is on no shelf: name it in tests/lint.sh"
+    for inc in $(sed -n 's/^#include "\(.*\)"$/\1/p' "$f"); do
+        case $inc in
+        bpf/abi.h | version.h) continue ;;
+        profile.pb-c.h) [ "$name" = pprof ] || say "$f: only pprof.c knows the schema"; continue ;;
+        sample.skel.h) [ "$name" = sampler ] || say "$f: only sampler.c includes the skeleton"; continue ;;
+        unwinders/unwinder.h) continue ;;
+        bpf/* | unwinders/*) say "$f includes $inc: core sees bpf/abi.h and unwinders/unwinder.h only"; continue ;;
+        esac
+        theirs=$(level "${inc%.h}")
+        [ "$theirs" -gt 0 ] || say "$f includes unknown $inc"
+        [ "$theirs" -le "$mine" ] || say "$f (shelf $mine) includes $inc (shelf $theirs)"
+    done
+    [ "$name" = sampler ] || ! grep -qE '^#include <bpf/' "$f" || say "$f: only sampler.c includes libbpf"
+done
+for f in bpf/*.[ch]; do
+    for inc in $(sed -n 's/^#include "\(.*\)"$/\1/p' "$f"); do
+        case $inc in bpf/*) ;; *) say "$f includes $inc: bpf/ includes bpf/ only" ;; esac
+    done
+done
+if grep -nE -i 'cpython|\bruby\b|\bphp\b|nodejs|hotspot|dotnet' core/*.[ch] bpf/*.[ch] >&2; then
+    say "core and bpf name no runtime"
+fi
+exit $bad

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The straight line without a kernel: recorded events in, profile text out. A recording is
+ * tests/fixtures/line/NAME.events, its expected profiles NAME.folded, derived by hand from what
+ * the events say happened.
+ */
+#include "core/kallsyms.h"
+#include "core/line.h"
+#include "core/module.h"
+#include "core/names.h"
+#include "core/pprof.h"
+#include "core/process.h"
+#include "core/stat.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+/* after those */
+#include <cmocka.h>
+
+#define DIR "tests/fixtures/line/"
+
+struct player {
+	struct modules *modules;
+	struct processes *procs;
+	struct kallsyms *kallsyms;
+	struct line *line;
+	FILE *out;
+};
+
+static enum stack_end end_by_name(const char *name)
+{
+	static const char *const names[] = {
+#define X(name, text) #name,
+		STACK_END_LIST(X)
+#undef X
+	};
+	u32 i;
+
+	for (i = 0; i < STACK_END_MAX; i++)
+		if (!strcmp(names[i], name))
+			return i;
+	fail_msg("no such end: %s", name);
+	return 0;
+}
+
+/* "ffff,fff0" or "-" */
+static u32 addresses(char *list, u64 *out)
+{
+	char *save, *s;
+	u32 n = 0;
+
+	if (!strcmp(list, "-"))
+		return 0;
+	for (s = strtok_r(list, ",", &save); s; s = strtok_r(NULL, ",", &save))
+		out[n++] = strtoull(s, NULL, 16);
+	return n;
+}
+
+static void set_key(struct stack_key *key, char **w)
+{
+	memset(key, 0, sizeof(*key));
+	key->tgid = (u32)atoi(w[0]);
+	key->start_ns = strtoull(w[1], NULL, 10);
+	key->exec_id = (u32)atoi(w[2]);
+	memcpy(key->comm, w[3], MIN(strlen(w[3]), sizeof(key->comm) - 1));
+	key->stack_hash = strtoull(w[4], NULL, 16);
+}
+
+/* stack EPOCH TIME PID START EXEC COMM HASH END KERNEL USER */
+static void play_stack(struct player *p, char **w)
+{
+	struct {
+		struct stack_event ev;
+		u64 ip[MAX_KERNEL_FRAMES + MAX_USER_FRAMES];
+	} s = { 0 };
+	int err;
+
+	s.ev.epoch = (u64)atoll(w[0]);
+	s.ev.time_ns = (u64)atoll(w[1]);
+	set_key(&s.ev.key, w + 2);
+	s.ev.end = end_by_name(w[7]);
+	s.ev.nkernel = (u16)addresses(w[8], s.ip);
+	s.ev.nuser = (u16)addresses(w[9], s.ip + s.ev.nkernel);
+	err = line_stack(p->line, &s.ev, sizeof(s), false);
+	if (err == -EAGAIN)
+		err = line_stack(p->line, &s.ev, sizeof(s), true);
+	assert_int_equal(err, 0);
+}
+
+static void print_window(struct player *p, struct window *w)
+{
+	u32 i;
+
+	if (!w) {
+		fprintf(p->out, "(window goes on)\n");
+		return;
+	}
+	names_resolve(w, p->modules, NSEC_PER_SEC);
+	for (i = 0; i < w->nprofiles; i++) {
+		fprintf(p->out, "== %s %s\n", pprof_type_name((int)w->profiles[i].type),
+			w->profiles[i].service);
+		assert_int_equal(pprof_write_folded(w, &w->profiles[i], p->out), 0);
+	}
+	for (i = 0; i < STACK_END_MAX; i++)
+		if (w->ends[i])
+			fprintf(p->out, "end: %s %d\n", stack_end_text(i), (int)w->ends[i]);
+	window_free(w);
+}
+
+static void play(struct player *p, char *text)
+{
+	struct task_event ev = { 0 };
+	char *w[16] = { 0 }, *save, *s;
+	struct stack_key key;
+	u32 n = 0;
+
+	for (s = strtok_r(text, " \n", &save); s && n < 16; s = strtok_r(NULL, " \n", &save))
+		w[n++] = s;
+	if (!n || *w[0] == '#')
+		return;
+	if (!strcmp(w[0], "epoch")) {
+		assert_int_equal(
+			line_open_epoch(p->line, (u64)atoll(w[1]), !strcmp(w[2], "new"), 1), 0);
+	} else if (!strcmp(w[0], "close")) {
+		print_window(p, line_close_epoch(p->line, (u64)atoll(w[1]), 2));
+	} else if (!strcmp(w[0], "stack")) {
+		play_stack(p, w + 1);
+	} else if (!strcmp(w[0], "count")) { /* EPOCH PID START EXEC COMM HASH N */
+		set_key(&key, w + 2);
+		line_count(p->line, (u64)atoll(w[1]), &key, (u64)atoll(w[7]));
+	} else { /* task events: TIME PID ... */
+		ev.time_ns = (u64)atoll(w[1]);
+		ev.pid = (u32)atoi(w[2]);
+		if (!strcmp(w[0], "fork")) {
+			ev.type = TASK_FORK;
+			ev.ppid = (u32)atoi(w[3]);
+		} else if (!strcmp(w[0], "exec") || !strcmp(w[0], "comm")) {
+			ev.type = *w[0] == 'e' ? TASK_EXEC : TASK_COMM;
+			ev.comm = w[3];
+		} else if (!strcmp(w[0], "mmap")) { /* LO HI OFFSET PATH */
+			ev.type = TASK_MMAP;
+			ev.file = (struct mapped_file){ .path = w[6],
+							.lo = strtoull(w[3], NULL, 16),
+							.hi = strtoull(w[4], NULL, 16),
+							.ino = 7 };
+			ev.offset = strtoull(w[5], NULL, 16);
+		} else if (!strcmp(w[0], "exit")) {
+			ev.type = TASK_EXIT;
+		} else {
+			fail_msg("unknown event '%s'", w[0]);
+		}
+		processes_event(p->procs, &ev);
+	}
+}
+
+static void player_init(struct player *p, FILE *out, const char *service)
+{
+	struct line_options o = { .period_ns = 10000000, .service = service };
+
+	*p = (struct player){ .out = out };
+	p->modules = modules_new(1 << 20);
+	p->procs = processes_new(p->modules, "/nonexistent", false);
+	assert_int_equal(kallsyms_new(DIR "kallsyms", &p->kallsyms), 0);
+	p->line = line_new(p->procs, p->kallsyms, &o);
+	assert_non_null(p->line);
+}
+
+static void player_fini(struct player *p)
+{
+	line_free(p->line);
+	processes_free(p->procs);
+	modules_free(p->modules);
+	kallsyms_free(p->kallsyms);
+}
+
+static char *play_file(const char *name)
+{
+	_cleanup_free_ char *events = NULL;
+	char path[256], *text = NULL, *s, *save;
+	struct player p;
+	size_t size;
+	FILE *out;
+
+	snprintf(path, sizeof(path), DIR "%s.events", name);
+	assert_int_equal(read_file(path, 1 << 20, &events, NULL), 0);
+	out = open_memstream(&text, &size);
+	player_init(&p, out, NULL);
+	for (s = strtok_r(events, "\n", &save); s; s = strtok_r(NULL, "\n", &save))
+		play(&p, s);
+	player_fini(&p);
+	fclose(out);
+	return text;
+}
+
+static void expect(const char *name)
+{
+	_cleanup_free_ char *text = play_file(name), *want = NULL;
+	char path[256];
+
+	snprintf(path, sizeof(path), DIR "%s.folded", name);
+	assert_int_equal(read_file(path, 1 << 20, &want, NULL), 0);
+	assert_string_equal(text, want);
+}
+
+static void one_program(void **state __unused)
+{
+	expect("program");
+}
+
+static void exec_and_fork_keep_images_apart(void **state __unused)
+{
+	expect("exec");
+}
+
+static void reused_pid_is_another_process(void **state __unused)
+{
+	expect("pid-reuse");
+}
+
+static void early_drain_goes_into_the_same_window(void **state __unused)
+{
+	expect("epochs");
+}
+
+static void return_address_outside_code_ends_the_stack(void **state __unused)
+{
+	expect("not-exec");
+}
+
+static void remapped_library_is_seen_as_of_the_sample(void **state __unused)
+{
+	expect("remap");
+}
+
+static void count_without_its_stack_is_a_named_loss(void **state __unused)
+{
+	u64 before = stat_get(STAT_lost_ring_full), kept = stat_get(STAT_samples_kept);
+
+	expect("lost");
+	assert_int_equal(stat_get(STAT_lost_ring_full) - before, 5);
+	assert_int_equal(stat_get(STAT_samples_kept) - kept, 2);
+}
+
+static void malformed_events_are_refused(void **state __unused)
+{
+	struct {
+		struct stack_event ev;
+		u64 ip[4];
+	} s = { .ev = { .nuser = 4, .end = STACK_END_COMPLETE } };
+	struct player p;
+
+	player_init(&p, stderr, NULL);
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s.ev) - 1, true), -EINVAL);
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s) - 8, true), -EINVAL);
+	s.ev.nuser = MAX_USER_FRAMES + 1;
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), -EINVAL);
+	s.ev.nuser = 1;
+	s.ev.end = STACK_END_MAX;
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), -EINVAL);
+	s.ev.end = STACK_END_COMPLETE;
+	s.ev.epoch = 9; /* not open */
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), -EINVAL);
+	window_free(line_close_epoch(p.line, 0, 2));
+	player_fini(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_program),
+		cmocka_unit_test(exec_and_fork_keep_images_apart),
+		cmocka_unit_test(reused_pid_is_another_process),
+		cmocka_unit_test(early_drain_goes_into_the_same_window),
+		cmocka_unit_test(return_address_outside_code_ends_the_stack),
+		cmocka_unit_test(remapped_library_is_seen_as_of_the_sample),
+		cmocka_unit_test(count_without_its_stack_is_a_named_loss),
+		cmocka_unit_test(malformed_events_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
