@@ -12,14 +12,21 @@
 #define MAX_USER_FRAMES   512
 #define COUNTS_DECLARED   16384 /* entries of a map of counts where none else are allowed */
 
-/* How the user part of a stack ended: what it means, and whether it reached the first frame. */
-#define STACK_END_LIST(X)                                           \
-	X(COMPLETE, "complete")                                     \
-	X(NO_USER, "kernel thread, no user stack")                  \
-	X(CUT, "cut at the frame limit")                            \
-	X(BAD_FP, "frame pointer outside the stack or not growing") \
-	X(UNREADABLE, "stack memory not readable")                  \
-	X(NOT_EXEC, "return address not in executable memory")      \
+/*
+ * How the user part of a stack ended: what it means. GUESSED reached the first frame like COMPLETE,
+ * but with a frame pointer step where a table should have been.
+ */
+#define STACK_END_LIST(X)                                                \
+	X(COMPLETE, "complete")                                          \
+	X(NO_USER, "kernel thread, no user stack")                       \
+	X(GUESSED, "complete, in part guessed from frame pointers")      \
+	X(CUT, "cut at the frame limit")                                 \
+	X(BAD_FP, "frame pointer outside the stack or not growing")      \
+	X(BAD_CFA, "table leads down the stack or out of it")            \
+	X(NO_RULE, "function whose frame cannot be described")           \
+	X(NO_REGISTER, "frame needs a register that is not known there") \
+	X(UNREADABLE, "stack memory not readable")                       \
+	X(NOT_EXEC, "return address not in executable memory")           \
 	X(COMPAT, "32-bit process, not unwound")
 
 enum stack_end {
@@ -85,3 +92,121 @@ struct stack_event {
 _Static_assert(sizeof(struct stack_key) == 40, "stack_key is an ABI between two compilers");
 _Static_assert(sizeof(struct stack_count) == 16, "stack_count is an ABI between two compilers");
 _Static_assert(sizeof(struct stack_event) == 72, "stack_event is an ABI between two compilers");
+
+/*
+ * Unwind tables. All of them lie in slabs: 1 MiB values, written by user space through mmap, read
+ * by the programs. A ref names a place: slab << 16 | offset / 16. Nothing in a slab is changed
+ * while a published mapping leads to it.
+ */
+#define SLAB_BYTES     (1u << 20)
+#define SLAB_GRAIN     16
+#define SLAB_REF(s, o) ((__u32)(s) << 16 | (__u32)(o) / SLAB_GRAIN)
+#define REF_SLAB(ref)  ((ref) >> 16)
+#define REF_OFF(ref)   (((ref)&0xffff) * SLAB_GRAIN)
+#define SLABS_MAX      4096
+
+/* enum cfi_cfa and enum cfi_from of core/cfi.h, number by number; FP is known to the walk only. */
+enum unwind_cfa {
+	UNWIND_CFA_NONE,
+	UNWIND_CFA_END,
+	UNWIND_CFA_UNSUPPORTED,
+	UNWIND_CFA_SIGNAL,
+	UNWIND_CFA_REG,
+	UNWIND_CFA_DEREF,
+	UNWIND_CFA_SCALED,
+	UNWIND_CFA_PLT,
+	UNWIND_CFA_FP, /* no table here: step by frame pointer */
+};
+
+enum unwind_from {
+	UNWIND_FROM_SAME,
+	UNWIND_FROM_CFA,
+	UNWIND_FROM_REG,
+	UNWIND_FROM_DEREF,
+	UNWIND_FROM_LOST,
+};
+
+#define UNWIND_SIGNAL_FRAME (1 << 0) /* its pc is exact, and so is its caller's */
+#define UNWIND_RA_SIGNED    (1 << 1) /* arm64; the address mask strips it anyway */
+#define UNWIND_WIDE         (1 << 2) /* the next slot of the dictionary is struct unwind_wide */
+#define UNWIND_GUESSED      (1 << 3) /* UNWIND_CFA_FP: a table should have been here */
+
+/* A slot of a file's rule dictionary. Registers are DWARF numbers. */
+struct unwind_rule {
+	__u8 cfa, cfa_reg;
+	__u8 fp, fp_reg;
+	__u8 ra, ra_reg;
+	__u8 bx;
+	__u8 flags;
+	__s32 cfa_off;
+	__s16 fp_off, ra_off;
+};
+
+struct unwind_wide {
+	__s32 cfa_add;
+	__s32 bx_off;
+	__u8 cfa_index, cfa_scale;
+	__u8 pad[6];
+};
+
+_Static_assert(sizeof(struct unwind_rule) == 16, "unwind_rule is an ABI between two compilers");
+_Static_assert(sizeof(struct unwind_wide) == 16, "unwind_wide fills a slot");
+
+/*
+ * A leaf: the rows of one page of text (1 << shift bytes). Rows lie in blocks of at most
+ * LEAF_BLOCK_ROWS; a block starts at an address of its own, each further row is a gap of 1..255
+ * from the row before. The first block starts at 0: it holds the rule in force where the page
+ * begins. Layout, in order:
+ *	struct leaf_head
+ *	struct leaf_block block[nblocks]  sorted by pc; block i has rows first .. block[i + 1].first - 1
+ *	__u16 rule[nrules]                page-local list: slot numbers of the file's dictionary
+ *	__u8 row[nrows]                   index into rule[]
+ *	__u8 gap[nrows]                   0 for the first row of a block
+ * gap[] begins at a multiple of 8 from the leaf's start, and 8 bytes may be read anywhere in it.
+ */
+#define LEAF_BLOCK_ROWS 64
+#define LEAF_RULES_MAX  256
+
+struct leaf_head {
+	__u16 nblocks, nrules, nrows;
+	__u16 gap_at; /* offset of gap[] / 8 */
+};
+
+struct leaf_block {
+	__u16 pc; /* low bits: from the page's start */
+	__u16 first;
+};
+
+_Static_assert(sizeof(struct leaf_head) == 8, "leaf_head is an ABI between two compilers");
+
+enum map_kind {
+	MAP_TABLE,   /* index and rules are there */
+	MAP_PENDING, /* a table is being made */
+	MAP_FP, /* memory that is no file, or a file that has no table: frame pointers are right */
+};
+
+/* One executable mapping of a process; sorted by lo, without overlaps. */
+struct map_entry {
+	__u64 lo, hi;
+	__u64 bias;  /* address - bias = offset from the table's base */
+	__u32 index; /* ref of __u32 leaf refs, one per page; 0: no row in that page */
+	__u32 rules; /* ref of the dictionary */
+	__u32 npages;
+	__u8 shift;
+	__u8 kind;
+	__u16 pad;
+};
+
+#define MAP_ENTRIES_MAX 16384
+
+/* The image that a tgid runs, and where its mappings lie. */
+struct proc_entry {
+	__u64 start_ns;
+	__u32 exec_id;
+	__u32 gen;  /* never twice the same: also names entries of the row cache */
+	__u32 maps; /* ref of struct map_entry[nmaps] */
+	__u32 nmaps;
+};
+
+_Static_assert(sizeof(struct map_entry) == 40, "map_entry is an ABI between two compilers");
+_Static_assert(sizeof(struct proc_entry) == 24, "proc_entry is an ABI between two compilers");

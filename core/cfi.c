@@ -3,10 +3,41 @@
  * Shelf: books. The CFI compiler, see cfi.h. In come the bytes of .eh_frame and .debug_frame, out
  * go sorted rows and a dictionary of distinct rules. Two passes: cfi_add() lists {start, offset}
  * of every function, cfi_run() sorts the list and interprets function by function, so that rows
- * come out in order and no row is moved again. Only three registers are followed: stack pointer,
- * frame pointer, return address.
+ * come out in order and no row is moved again. Followed are stack pointer,
+ * frame pointer and return address, and rbx in the few files that need it.
  *
- * CENSUS
+ * Census (x86-64 unless named; rows after merging, gaps are rows of kind NONE):
+ *
+ *	file (Debian 12)          raw rows      rows  functions  distinct rules
+ *	ld.so 2.36                   2,187     2,422        293             113  (94 without rbx)
+ *	libc 2.36                   25,212    28,275      3,713             303
+ *	libLLVM 14                 860,973   948,864     94,994             585
+ *	libjvm 17                  197,070   191,042     43,666               8
+ *	node 20                    396,409   372,210     75,922             110
+ *	Go hello (.debug_frame)      7,868     7,956      1,416              86
+ *	Rust hello                   2,679     2,678        528              19
+ *	1,730 files of the system  14.02 M   15.21 M                max    884
+ *	29 arm64 libraries         103,863    74,159                max    277
+ *	kind                 1,730 files    rows   |  29 arm64 libraries        rows
+ *	CFA rsp + n             89.403 %  13.6 M   |  CFA sp + n             81.05 %
+ *	CFA rbp + n              1.087 %    165 k  |  CFA x29 + n             2.58 %
+ *	no rule (gap)            9.326 %   1.42 M  |  no rule (gap)          16.36 %
+ *	CFA r10 + n              0.083 %   12,565  |  CFA other register          6
+ *	CFA *(rbp + n)           0.066 %   10,097  |
+ *	CFA r13 + n              0.014 %    2,169  |
+ *	CFA PLT                  0.011 %    1,705  |
+ *	end of stack             0.005 %      710  |  end of stack                2
+ *	CFA other register                    678  |
+ *	CFA *(rsp + n) + m                    143  |
+ *	CFA *(rsp + r*8 + n) + m                6  |
+ *	signal frame                            3  |
+ *	unsupported (row_sp: longjmp, contexts) 7  |
+ *	fp same / CFA + n / *(reg)   32.7 / 57.8 / 0.17 %   |  same 59.3, CFA 24.3 %
+ *	ra CFA - 8 / register        90.7 % / 106 rows      |  x30 48.6, CFA 35.0 %
+ *
+ * CFA bases other than sp and fp occur in prologues of realigned frames and in leaf functions of
+ * crypto code, where the registers of the sample itself do; the one that calls is rbx in ld.so
+ * (see follows_bx), also in libtsan.
  */
 #include "cfi.h"
 
@@ -208,7 +239,7 @@ const char *cfi_note_text(enum cfi_note note)
 	return texts[note];
 }
 
-/* --- reading bytes ----------------------------------------------------------------------------- */
+/* --- reading bytes ------------------------------------------------------------------------ */
 
 static size_t left(const struct reader *r)
 {
@@ -325,7 +356,7 @@ static u64 encoded_address(const struct cfi_section *s, struct reader *r, u8 enc
 	return encoding & PE_PCREL ? v + field : v;
 }
 
-/* --- entries ----------------------------------------------------------------------------------- */
+/* --- entries ------------------------------------------------------------------------------ */
 
 enum step { STEP_ENTRY, STEP_ZERO, STEP_END };
 
@@ -353,7 +384,7 @@ static enum step entry_at(const struct cfi_section *s, u64 pos, struct entry *e,
 	}
 	r.end = r.p + len;
 	e->id_at = (u64)(r.p - s->data);
-	/* In .eh_frame the id has four bytes even with a 64-bit length. */
+	/* In .eh_frame the id has four bytes even with a 64-bit length (LSB 5.0 core, 10.6.1). */
 	wide &= s->debug_frame;
 	e->id = fixed(&r, wide ? 8 : 4);
 	e->is_cie = !r.bad && e->id == (!s->debug_frame ? 0 : wide ? UINT64_MAX : UINT32_MAX);
@@ -369,7 +400,7 @@ static u64 cie_offset(const struct cfi_section *s, const struct entry *e)
 	return e->id <= e->id_at ? e->id_at - e->id : UINT64_MAX;
 }
 
-/* --- expressions, evaluated with unknown registers ---------------------------------------------- */
+/* --- expressions, evaluated with unknown registers ---------------------------------------- */
 
 /* base + index * scale + off; with deref: *(that) + add. */
 struct sym {
@@ -628,7 +659,7 @@ static struct reg_rule reg_expression(struct work *w, struct reader r, bool is_v
 	return s.off ? bad : (struct reg_rule){ IN_REG, s.base, 0 };
 }
 
-/* --- rows -------------------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------------- */
 
 static bool fits_s32(s64 v)
 {
@@ -867,8 +898,11 @@ static int emit(struct work *w)
 	u32 i;
 	int err;
 
-	rule_now(w, &rule);
+	/* Rows that merge away cost time as well. */
+	if (c->raw_rows >= c->limits.rows)
+		return CFI_NOTE_limit_rows;
 	c->raw_rows++;
+	rule_now(w, &rule);
 	if (rule.reason)
 		c->note[rule.reason]++;
 	if (c->nrows) {
@@ -880,7 +914,7 @@ static int emit(struct work *w)
 	return err ? err : push_row(c, w->loc, i);
 }
 
-/* --- instructions ------------------------------------------------------------------------------ */
+/* --- instructions ------------------------------------------------------------------------- */
 
 static int advance_to(struct work *w, u64 loc)
 {
@@ -1143,7 +1177,7 @@ static int run(struct work *w, struct reader *r)
 	return 0;
 }
 
-/* --- CIEs -------------------------------------------------------------------------------------- */
+/* --- CIEs --------------------------------------------------------------------------------- */
 
 /* Fields between version and instructions; those that depend on the augmentation come later. */
 static enum cfi_note cie_head(struct cie *cie, struct reader *r, const char **augmentation)
@@ -1267,7 +1301,7 @@ static const struct cie *cie_get(struct work *w, u64 offset)
 	return cie;
 }
 
-/* --- functions --------------------------------------------------------------------------------- */
+/* --- functions ---------------------------------------------------------------------------- */
 
 /* An FDE's head; r is left at its instructions. */
 static enum cfi_note fde_head(struct work *w, struct entry *e, u64 *start, u64 *len)

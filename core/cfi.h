@@ -19,7 +19,7 @@ enum cfi_arch { CFI_X86_64, CFI_ARM64 };
 	X(cie_version, "CIE version or address size unknown")                               \
 	X(cie_augmentation, "CIE augmentation unknown")                                     \
 	X(cie_encoding, "pointer encoding that cannot be resolved")                         \
-	X(cie_register, "return address column is no register of this machine")             \
+	X(cie_register, "return address column is not a possible register")                 \
 	X(cie_factor, "CIE with code alignment 0")                                          \
 	X(cie_broken, "CIE cut short, or with instructions that make no sense")             \
 	X(fde_broken, "function entry or instruction cut short")                            \

@@ -11,9 +11,9 @@ gcc -O1 -fno-omit-frame-pointer -o "$tmp/ratio" tests/live/ratio.c
 for i in $(seq "$(nproc)"); do "$tmp/ratio" & loads="$loads $!"; done
 echo 1 >/proc/sys/kernel/bpf_stats_enabled
 umask 077
-ticks=$(getconf CLK_TCK)
-cpu() { awk -v t="$ticks" '{ print ($14 + $15) / t }' "/proc/$1/stat"; }
-prog() { bpftool prog list | awk '/name sample_cpu/ { for (i = 1; i <= NF; i++) { if ($i == "run_time_ns") a = $(i + 1); if ($i == "run_cnt") b = $(i + 1) } print a, b; exit }'; }
+cpu() { cat /proc/"$1"/task/*/schedstat 2>/dev/null | awk '{ s += $1 } END { print s / 1e9 }'; }
+# Of this daemon: the youngest program of the name.
+prog() { bpftool prog list | awk '/name sample_cpu/ { a = b = 0; for (i = 1; i <= NF; i++) { if ($i == "run_time_ns") a = $(i + 1); if ($i == "run_cnt") b = $(i + 1) } } END { print a, b }'; }
 
 printf '%s, %s CPUs, Linux %s; %s busy processes, %s s each\n' \
     "$(sed -n 's/model name.*: //p' /proc/cpuinfo | head -1)" "$(nproc)" "$(uname -r)" "$(nproc)" "$secs"
@@ -45,7 +45,7 @@ for hz in 19 99; do
     theirs=$(echo "$c0 $c1 $((secs - 1))" | awk '{ print ($2 - $1) / $3 * 1000 }')
     echo "$theirs $n $(stat -c %s "$tmp/perf.data")" | awk -v hz=$hz \
         '{ printf "%-24s %14s %16.2f %12d %12.1f\n", "perf record -g " hz " Hz", "-", $1, $2, $3 / ($2 ? $2 : 1) }'
-    echo "$ours $theirs" | awk '{ printf "  ratio of user CPU, ours to record alone: %.2f\n", $2 > 0 ? $1 / $2 : 0 }'
+    echo "$ours $theirs" | awk '{ printf "  ratio of user CPU, ours to record alone: %.2f\n", ($2 > 0) ? $1 / $2 : 0 }'
     echo "  perf script on top, once: $post (user, system seconds)"
     : "$start"
 done

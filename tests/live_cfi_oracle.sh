@@ -63,24 +63,32 @@ int main(int argc, char **argv)
 }
 CC
 
-# compiled NAME COMPILER FLAGS...
+cat >"$tmp/p.c" <<'CC'
+int g(int n) { volatile char b[n]; b[0] = 1; return b[0] + n; }
+int f(int a) { return a > 3 ? g(a) + f(a - 1) : g(a + 1); }
+int main(int argc, char **argv) { return f(argc) + (argv == 0); }
+CC
+
+# compiled NAME COMPILER FLAGS... FILE
 compiled() {
     name=$1
     shift
     command -v "$1" >/dev/null 2>&1 || { echo "skip $name: no $1"; return 1; }
-    "$@" -w "$tmp/p.cc" -o "$tmp/$name" 2>"$tmp/cc" || { echo "skip $name: does not compile"; return 1; }
+    "$@" -w -o "$tmp/$name" 2>"$tmp/cc" || { echo "skip $name: does not compile"; return 1; }
     echo "$tmp/$name" | verdict "readelf_$name" --readelf
 }
 
 for cc in g++ clang++; do
     for o in O0 O2 Os; do
-        compiled "$cc-$o" $cc -$o && echo "$tmp/$cc-$o" | verdict "libdw_$cc-$o" --libdw
+        compiled "$cc-$o" $cc -$o "$tmp/p.cc" && echo "$tmp/$cc-$o" | verdict "libdw_$cc-$o" --libdw
     done
-    compiled "$cc-debug_frame" $cc -O2 -g -fno-asynchronous-unwind-tables -gdwarf-4
 done
-compiled arm64 aarch64-linux-gnu-g++ -O2
+for cc in gcc clang; do
+    compiled "$cc-debug_frame" $cc -O2 -g -fno-asynchronous-unwind-tables "$tmp/p.c"
+done
+compiled arm64 aarch64-linux-gnu-g++ -O2 "$tmp/p.cc"
 # readelf does not show the signed state: the row behind each paciasp must have it.
-if compiled arm64-signed aarch64-linux-gnu-g++ -O2 -mbranch-protection=standard; then
+if compiled arm64-signed aarch64-linux-gnu-g++ -O2 -mbranch-protection=standard "$tmp/p.cc"; then
     aarch64-linux-gnu-objdump -d "$tmp/arm64-signed" |
         awk '/\tpaciasp/ { print $1 }' | tr -d : >"$tmp/pac"
     "$t" --rows "$tmp/arm64-signed" | awk '/ signed$/ { print $1 }' | sed 's/^0*//' >"$tmp/signed"

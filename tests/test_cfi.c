@@ -16,12 +16,10 @@
 #include <fcntl.h>
 #include <gelf.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <setjmp.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -32,7 +30,7 @@ extern char **environ;
 #define TEXT  0x1000ull
 #define FRAME 0x200000ull /* where hand-made sections claim to be loaded */
 
-/* --- rules as text ----------------------------------------------------------------------------- */
+/* --- rules as text ------------------------------------------------------------------------ */
 
 static void from_text(char *to, size_t size, u8 kind, u8 reg, s32 off)
 {
@@ -98,7 +96,7 @@ static const char *rule_text(const struct cfi_rule *r)
 	return text;
 }
 
-/* --- hand-made sections ------------------------------------------------------------------------ */
+/* --- hand-made sections ------------------------------------------------------------------- */
 
 struct buf {
 	u8 b[1 << 16];
@@ -207,7 +205,7 @@ static u64 notes(const struct cfi *c)
 	return sum;
 }
 
-/* --- one instruction, or one form of it, per test ----------------------------------------------- */
+/* --- one instruction, or one form of it, per test ----------------------------------------- */
 
 #define X86_START "r7+8 fp same ra c-8"
 #define A64_START "r31+0 fp same ra in r30"
@@ -418,7 +416,7 @@ static void one_op(void **state)
 	fini(&c);
 }
 
-/* --- one CIE form per test --------------------------------------------------------------------- */
+/* --- one CIE form per test ---------------------------------------------------------------- */
 
 /* CIE bytes after the id, without instructions; FDE head bytes after the id. Rule at 0x1000. */
 struct cie_case {
@@ -562,7 +560,7 @@ static void one_cie(void **state)
 	fini(&c);
 }
 
-/* --- signal frames ----------------------------------------------------------------------------- */
+/* --- signal frames ------------------------------------------------------------------------ */
 
 /* As glibc 2.36 writes it: CFA *(rsp+160), rbp at rsp+120, rsp at rsp+160, rip at rsp+168. */
 #define RESTORE_RT                                                                                \
@@ -631,7 +629,7 @@ static void cie_augmentation_B_is_accepted_on_arm64(void **state __unused)
 	fini(&c);
 }
 
-/* --- sections ---------------------------------------------------------------------------------- */
+/* --- sections ----------------------------------------------------------------------------- */
 
 static void functions_come_out_sorted_with_gaps_between(void **state __unused)
 {
@@ -986,7 +984,7 @@ static void two_sections_fill_each_others_gaps(void **state __unused)
 	fini(&c);
 }
 
-/* --- limits ------------------------------------------------------------------------------------ */
+/* --- limits ------------------------------------------------------------------------------- */
 
 static void limit_of_functions_keeps_the_first_ones(void **state __unused)
 {
@@ -1104,7 +1102,7 @@ static void alternating_cies_cannot_make_it_quadratic(void **state __unused)
 	fini(&c);
 }
 
-/* --- whole files ------------------------------------------------------------------------------- */
+/* --- whole files -------------------------------------------------------------------------- */
 
 struct file {
 	int fd;
@@ -1181,7 +1179,7 @@ static bool file_compile(const struct file *f, u32 section, struct cfi *c)
 	return !cfi_add(c, &f->section[section]) && !cfi_run(c);
 }
 
-/* --- oracle 1: readelf ------------------------------------------------------------------------- */
+/* --- oracle 1: readelf -------------------------------------------------------------------- */
 
 /* One interval [pc, next row's pc) of one function, as readelf shows it. */
 struct shown {
@@ -1511,7 +1509,7 @@ static bool readelf_compare(const char *path, struct verdict *v)
 	return done;
 }
 
-/* --- oracle 2: libdw, by value ----------------------------------------------------------------- */
+/* --- oracle 2: libdw, by value ------------------------------------------------------------ */
 
 /* Loaded at run time: the daemon's link line has no libdw. */
 struct dw {
@@ -1767,7 +1765,7 @@ static bool libdw_compare(const struct dw *dw, const char *path, struct verdict 
 	return done;
 }
 
-/* --- whole files as tests ---------------------------------------------------------------------- */
+/* --- whole files as tests ----------------------------------------------------------------- */
 
 static void expect_readelf_agrees(const char *path, u64 at_least)
 {
@@ -1836,7 +1834,7 @@ static void libdw_agrees_on_libcrypto(void **state __unused)
 	expect_libdw_agrees(LIB "libcrypto.so.3", 20000);
 }
 
-/* --- tool -------------------------------------------------------------------------------------- */
+/* --- tool --------------------------------------------------------------------------------- */
 
 static int tool_compare(const char *mode, char **paths)
 {
