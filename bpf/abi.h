@@ -25,6 +25,7 @@
 	X(BAD_CFA, "table leads down the stack or out of it")            \
 	X(NO_RULE, "function whose frame cannot be described")           \
 	X(NO_REGISTER, "frame needs a register that is not known there") \
+	X(JIT, "ended in code made at run time, without frame pointers") \
 	X(UNREADABLE, "stack memory not readable")                       \
 	X(NOT_EXEC, "return address not in executable memory")           \
 	X(COMPAT, "32-bit process, not unwound")
@@ -105,7 +106,7 @@ _Static_assert(sizeof(struct stack_event) == 72, "stack_event is an ABI between 
 #define REF_OFF(ref)   (((ref)&0xffff) * SLAB_GRAIN)
 #define SLABS_MAX      4096
 
-/* enum cfi_cfa and enum cfi_from of core/cfi.h, number by number; FP is known to the walk only. */
+/* enum cfi_cfa of core/cfi.h, number by number; from where is named alike there; FP is not CFI. */
 enum unwind_cfa {
 	UNWIND_CFA_NONE,
 	UNWIND_CFA_END,
@@ -115,7 +116,7 @@ enum unwind_cfa {
 	UNWIND_CFA_DEREF,
 	UNWIND_CFA_SCALED,
 	UNWIND_CFA_PLT,
-	UNWIND_CFA_FP, /* no table here: step by frame pointer */
+	UNWIND_CFA_FP, /* step by frame pointer: no table, or code that does without CFI */
 };
 
 enum unwind_from {
@@ -130,6 +131,7 @@ enum unwind_from {
 #define UNWIND_RA_SIGNED    (1 << 1) /* arm64; the address mask strips it anyway */
 #define UNWIND_WIDE         (1 << 2) /* the next slot of the dictionary is struct unwind_wide */
 #define UNWIND_GUESSED      (1 << 3) /* UNWIND_CFA_FP: a table should have been here */
+#define UNWIND_JIT          (1 << 4) /* UNWIND_CFA_FP: memory that is no file */
 
 /* A slot of a file's rule dictionary. Registers are DWARF numbers. */
 struct unwind_rule {
@@ -182,7 +184,8 @@ _Static_assert(sizeof(struct leaf_head) == 8, "leaf_head is an ABI between two c
 enum map_kind {
 	MAP_TABLE,   /* index and rules are there */
 	MAP_PENDING, /* a table is being made */
-	MAP_FP, /* memory that is no file, or a file that has no table: frame pointers are right */
+	MAP_FP,      /* a file without a table: frame pointers are the rule */
+	MAP_JIT,     /* memory that is no file: frame pointers, if anything */
 };
 
 /* One executable mapping of a process; sorted by lo, without overlaps. */
@@ -197,7 +200,8 @@ struct map_entry {
 	__u16 pad;
 };
 
-#define MAP_ENTRIES_MAX 16384
+#define MAP_ENTRIES_MAX  16384
+#define PROC_ENTRIES_MAX 16384
 
 /* The image that a tgid runs, and where its mappings lie. */
 struct proc_entry {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What lets one source be both a BPF program and host code: on the host the two helpers are
- * ordinary functions that a test provides over recorded or live memory.
+ * ordinary functions, and the maps opaque objects, that a test provides over live memory and
+ * plain arrays.
  */
 #pragma once
 
@@ -9,6 +10,8 @@
 #include "bpf/kernel.h"
 #else
 #include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef uint8_t u8;
@@ -17,7 +20,17 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
-#define __noinline __attribute__((noinline))
+#define __noinline      __attribute__((noinline))
+#define __always_inline inline __attribute__((always_inline))
+
+struct unwind_map;
 
 long bpf_probe_read_user(void *dst, u32 size, const void *unsafe_ptr);
+void *bpf_map_lookup_elem(void *map, const void *key);
+#endif
+
+#if defined(__TARGET_ARCH_arm64) || defined(__aarch64__)
+#define UNWIND_ARM64 1
+#else
+#define UNWIND_ARM64 0
 #endif

@@ -18,23 +18,10 @@ const volatile u64 hash_seed = 0;
 const volatile u64 addr_mask = ~0ull;
 const volatile u64 thread_size = 16384; /* where there is no bpf_task_pt_regs */
 const volatile u64 ring_wake = 1 << 19; /* bytes waiting that wake the reader */
+const volatile u64 news_pause = 0;      /* least time between wake-ups for new processes; 0: none */
 
 u64 epoch = 0;
-
-struct scratch {
-	u32 busy;
-	struct walk walk;
-	struct user_regs regs;
-	struct stack_event ev;
-	u64 ip[WALK_MASK + 1]; /* directly behind ev: what is sent is one run of bytes */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct scratch);
-} scratch SEC(".maps");
+u64 last_news = 0; /* racy, and only a matter of a wake-up more or less */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -86,31 +73,36 @@ static __always_inline void stat_inc(u32 which)
 
 /*
  * User registers: the sampled ones, or those that kernel entry saved at the top of the kernel
- * stack. Helper where there is one (5.15), else found by the stack's size. Returns 0 when done.
+ * stack. Helper where there is one (5.15), else found by the stack's size. Returns 0; 1 for a
+ * 32-bit process; 2 when they cannot be read.
  */
 static __always_inline int user_regs(struct bpf_perf_event_data *ctx, struct task_struct *task,
 				     struct scratch *s)
 {
-	void *top;
+	struct user_regs *regs = (struct user_regs *)s->regs;
+	void *from;
+	long err;
 
 	if (REGS_USER(&ctx->regs)) {
-		s->walk.ip = REGS_IP(&ctx->regs);
-		s->walk.sp = REGS_SP(&ctx->regs);
-		s->walk.fp = REGS_FP(&ctx->regs);
-		return REGS_COMPAT(&ctx->regs) ? 1 : 0;
-	}
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) {
-		top = (void *)bpf_task_pt_regs((void *)bpf_get_current_task_btf());
+		/* The context may only be read 8 bytes at a time, at constant offsets. */
+		err = 0;
+#pragma unroll
+		for (u32 i = 0; i < sizeof(*regs) / sizeof(u64); i++)
+			s->regs[i] = ((const u64 *)&ctx->regs)[i];
+	} else if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) {
+		from = (void *)bpf_task_pt_regs((void *)bpf_get_current_task_btf());
+		err = bpf_probe_read_kernel(regs, sizeof(*regs), from);
 	} else {
-		top = BPF_CORE_READ(task, stack);
-		top += thread_size - bpf_core_type_size(struct pt_regs);
+		from = BPF_CORE_READ(task, stack);
+		from += thread_size - bpf_core_type_size(struct pt_regs);
+		err = bpf_probe_read_kernel(regs, sizeof(*regs), from);
 	}
-	if (bpf_probe_read_kernel(&s->regs, sizeof(s->regs), top))
+	if (err)
 		return 2;
-	s->walk.ip = REGS_IP(&s->regs);
-	s->walk.sp = REGS_SP(&s->regs);
-	s->walk.fp = REGS_FP(&s->regs);
-	return REGS_COMPAT(&s->regs) ? 1 : 0;
+	s->walk.ip = REGS_IP(regs);
+	s->walk.sp = REGS_SP(regs);
+	s->walk.fp = REGS_FP(regs);
+	return REGS_COMPAT(regs) ? 1 : 0;
 }
 
 /*
@@ -119,36 +111,14 @@ static __always_inline int user_regs(struct bpf_perf_event_data *ctx, struct tas
  */
 static __always_inline void stack_bounds(struct task_struct *task, struct walk *w)
 {
-	u64 top = BPF_CORE_READ(task, mm, start_stack);
 	u64 size = BPF_CORE_READ(task, signal, rlim[RLIMIT_STACK].rlim_cur);
 
 	if (size < 8ull << 20)
 		size = 8ull << 20;
 	if (size > 1ull << 30)
 		size = 1ull << 30;
-	w->lo = w->sp;
-	w->hi = w->sp + size;
-	if (w->sp < top && w->hi > top)
-		w->hi = top;
-}
-
-/* One frame; a global function, so that the verifier walks it once. Nonzero ends the walk. */
-__noinline int walk_frame(u32 slot)
-{
-	struct scratch *s = bpf_map_lookup_elem(&scratch, &slot);
-	struct walk *w;
-
-	if (!s)
-		return 1;
-	w = &s->walk;
-	if (w->nuser >= w->max_frames) {
-		w->end = STACK_END_CUT;
-		return 1;
-	}
-	s->ip[w->n & WALK_MASK] = w->ip;
-	w->n++;
-	w->nuser++;
-	return unwind_fp_step(w);
+	w->stack_top = BPF_CORE_READ(task, mm, start_stack);
+	w->stack_size = size;
 }
 
 __noinline u64 stack_hash(u32 slot)
@@ -180,8 +150,13 @@ static __always_inline int send(struct scratch *s)
 
 	if (n > MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
 		return -1;
-	if (bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) > ring_wake)
+	/* A process without tables is news: the sooner it is seen, the sooner it has them. */
+	if (bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) > ring_wake ||
+	    (news_pause && !s->walk.gen && s->ev.end != STACK_END_NO_USER &&
+	     s->ev.time_ns - last_news > news_pause)) {
+		last_news = s->ev.time_ns;
 		flags = BPF_RB_FORCE_WAKEUP;
+	}
 	return bpf_ringbuf_output(&stacks, &s->ev, sizeof(s->ev) + n * sizeof(u64), flags);
 }
 
@@ -217,7 +192,7 @@ SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	u32 slot = 0, tgid = bpf_get_current_pid_tgid() >> 32, flags, i;
+	u32 slot = 0, tgid = bpf_get_current_pid_tgid() >> 32, flags;
 	u64 start = bpf_ktime_get_ns();
 	struct scratch *s;
 	struct walk *w;
@@ -237,6 +212,9 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	s->busy = 1;
+	s->ev.key.tgid = tgid;
+	s->ev.key.start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	s->ev.key.exec_id = (u32)BPF_CORE_READ(task, self_exec_id);
 
 	w = &s->walk;
 	w->n = 0;
@@ -262,10 +240,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		switch (user_regs(ctx, task, s)) {
 		case 0:
 			stack_bounds(task, w);
-			w->end = STACK_END_CUT;
-			for (i = 0; i < MAX_USER_FRAMES + 1; i++)
-				if (walk_frame(slot))
-					break;
+			walk_stack(s, slot, &s->ev.key);
 			break;
 		case 1:
 			s->ip[w->n & WALK_MASK] = w->ip;
@@ -282,9 +257,6 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	s->ev.time_ns = start;
 	s->ev.epoch = epoch;
 	s->ev.tid = (u32)bpf_get_current_pid_tgid();
-	s->ev.key.tgid = tgid;
-	s->ev.key.start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
-	s->ev.key.exec_id = (u32)BPF_CORE_READ(task, self_exec_id);
 	s->ev.key.stack_hash = stack_hash(slot);
 	bpf_get_current_comm(s->ev.key.comm, sizeof(s->ev.key.comm));
 	count(s, s->ev.epoch);

@@ -1,67 +1,705 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The walk of a user stack, for BPF and for the host from this one source. In: registers and the
- * stack's bounds in struct walk. Out: addresses, leaf first, and how the walk ended.
+ * The walk of a user stack, for BPF and for the host from this one source. In: registers, the
+ * stack's bounds and the process's published mappings, in struct walk. Out: addresses, leaf
+ * first, and how the walk ended.
  *
- * A frame-pointer step is taken only when the frame record lies inside the stack, above the last
- * one, and its return address is a user address. Whether that address is executable is checked
- * when the stack is joined with its process's mappings (core/stack.c).
+ * Each frame: mapping of the address (binary search), leaf of its page, row, rule; or, where
+ * there is no table, a frame pointer step. A small cache from {image, address} to rule stands in
+ * front. Each part is a global function with a scalar argument and its state in a per-CPU map:
+ * every verifier walks it once (5.10 to 7.3).
+ *
+ * A step is taken only up the stack, over readable memory, to a user address. Whether that address
+ * is executable is checked once more when the stack is joined with its mappings (core/stack.c).
  */
 #pragma once
 
 #include "bpf/abi.h"
 #include "bpf/env.h"
 
-#define WALK_MASK 1023 /* ip[] is a power of two, so that an index can be bounded by a mask */
+#define WALK_MASK      1023 /* ip[] is a power of two, so that an index can be bounded by a mask */
+#define WALK_REGS      64   /* more than any architecture has, and a power of two */
+#define ROW_CACHE_SIZE 4096 /* per CPU */
+#define FRAME_MAX      (1ull << 30)
 
 _Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES <= WALK_MASK, "ip[] holds a whole stack");
 
+/* What is known of the frame's registers, besides sp. */
+#define KNOW_FP  1
+#define KNOW_BX  2
+#define KNOW_ALL 4 /* regs[]: innermost frame, or one that a signal interrupted */
+
 struct walk {
-	u64 ip, sp, fp;
-	u64 lo, hi;     /* the next frame record lies in [lo, hi) */
+	u64 ip, sp, fp, bx;
+	u64 stack_top;  /* of the main thread's stack */
+	u64 stack_size; /* how far above sp a frame record may lie */
 	u64 addr_mask;  /* bits of a return address that count (arm64: without the signature) */
+	u32 know;
+	u32 exact; /* ip is an interrupted instruction, not a return address */
+	u32 guessed;
 	u32 max_frames; /* user frames to keep */
 	u32 n;          /* entries of ip[] in use, kernel frames included */
 	u32 nuser;
 	u32 end; /* enum stack_end */
+	u32 gen; /* of the image's mappings; 0: not published */
+	u32 maps, nmaps;
+	u32 have_map; /* map holds ip */
+	struct map_entry map;
+	u32 block; /* between walk_find_leaf() and walk_find_row() */
+	u32 leaf;
+	u32 low; /* address within the leaf's page */
+	struct unwind_rule rule;
+	struct unwind_wide wide;
 };
+
+/* State of one walk; slot 0 of the map is the sampling program's. */
+struct scratch {
+	u32 busy;
+	u32 pad;
+	struct walk walk;
+	u64 regs[WALK_REGS]; /* in the order of the architecture's user registers */
+	struct stack_event ev;
+	u64 ip[WALK_MASK + 1]; /* directly behind ev: what is sent is one run of bytes */
+};
+
+struct row_cache_entry {
+	u64 pc;
+	u32 gen;
+	u32 pad;
+	struct unwind_rule rule;
+};
+
+#ifdef __bpf__
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct scratch);
+} scratch SEC(".maps");
+
+/* Made one by one by user space as tables need room. */
+struct slab_inner {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, SLAB_BYTES);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, SLABS_MAX);
+	__type(key, u32);
+	__array(values, struct slab_inner);
+} slabs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PROC_ENTRIES_MAX);
+	__type(key, u32);
+	__type(value, struct proc_entry);
+} procs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ROW_CACHE_SIZE);
+	__type(key, u32);
+	__type(value, struct row_cache_entry);
+} row_cache SEC(".maps");
+#else
+extern struct unwind_map scratch, slabs, procs, row_cache;
+#endif
 
 /* Lowest and highest+1 address that can be user code: page 0 is never mapped; 56 bits with LA57. */
 #define USER_IP_MIN 4096ull
 #define USER_IP_MAX (1ull << 56)
 
-/*
- * One frame-pointer step from *w. Returns 0 and a new ip/fp, or 1 with w->end set.
- * Frame record (both ABIs): {caller's frame pointer, return address} at the frame pointer.
- */
-static inline int unwind_fp_step(struct walk *w)
+static __always_inline struct scratch *walk_scratch(u32 slot)
 {
-	u64 record[2], fp = w->fp, ra;
+	return bpf_map_lookup_elem(&scratch, &slot);
+}
 
-	if (!fp) {
-		w->end = STACK_END_COMPLETE;
+static __always_inline u8 *walk_slab(u32 ref)
+{
+	u32 i = REF_SLAB(ref), zero = 0;
+	void *inner = bpf_map_lookup_elem(&slabs, &i);
+
+	return inner ? bpf_map_lookup_elem(inner, &zero) : 0;
+}
+
+/* The address that is looked up: a return address may be the first byte of the next function. */
+static __always_inline u64 walk_pc(const struct walk *w)
+{
+	return w->exact ? w->ip : w->ip - 1;
+}
+
+/* Finds the mapping of the frame's address into w->map; nonzero: none is published. */
+__noinline int walk_find_map(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	struct map_entry *e;
+	u32 lo = 0, hi, i, off;
+	struct walk *w;
+	u8 *slab;
+	u64 pc;
+
+	if (!s)
 		return 1;
-	}
-	if (fp & 7 || fp < w->lo || fp >= w->hi || w->hi - fp < sizeof(record)) {
-		w->end = STACK_END_BAD_FP;
+	w = &s->walk;
+	pc = walk_pc(w);
+	if (w->have_map && pc >= w->map.lo && pc < w->map.hi)
+		return 0;
+	w->have_map = 0;
+	slab = walk_slab(w->maps);
+	if (!slab)
 		return 1;
+	hi = w->nmaps;
+	for (i = 0; i < 15; i++) { /* 2^14 entries */
+		u32 mid = (lo + hi) / 2;
+
+		if (lo >= hi)
+			break;
+		off = REF_OFF(w->maps) + mid * (u32)sizeof(*e);
+		if (off > SLAB_BYTES - sizeof(*e))
+			return 1;
+		e = (struct map_entry *)(slab + off);
+		if (pc < e->lo)
+			hi = mid;
+		else
+			lo = mid + 1;
 	}
-	if (bpf_probe_read_user(record, sizeof(record), (const void *)fp)) {
-		w->end = STACK_END_UNREADABLE;
+	if (!lo)
 		return 1;
-	}
-	ra = record[1] & w->addr_mask;
-	if (!ra) {
-		w->end = STACK_END_COMPLETE;
+	off = REF_OFF(w->maps) + (lo - 1) * (u32)sizeof(*e);
+	if (off > SLAB_BYTES - sizeof(*e))
 		return 1;
-	}
-	if (ra < USER_IP_MIN || ra >= USER_IP_MAX) {
-		w->end = STACK_END_NOT_EXEC;
+	e = (struct map_entry *)(slab + off);
+	if (pc >= e->hi)
 		return 1;
-	}
-	w->ip = ra;
-	w->sp = fp + sizeof(record);
-	w->fp = record[0];
-	w->lo = w->sp;
+	w->map = *e;
+	w->have_map = 1;
 	return 0;
+}
+
+/* From w->map to the leaf of the address's page and the block within; nonzero: no row there. */
+__noinline int walk_find_leaf(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	u32 off, lo = 0, hi, i;
+	struct leaf_head *head;
+	struct leaf_block *b;
+	struct walk *w;
+	u64 rel, page;
+	u8 *slab;
+
+	if (!s)
+		return 1;
+	w = &s->walk;
+	rel = walk_pc(w) - w->map.bias;
+	page = rel >> (w->map.shift & 31);
+	if (page >= w->map.npages || !w->map.index)
+		return 1;
+	slab = walk_slab(w->map.index);
+	if (!slab)
+		return 1;
+	off = REF_OFF(w->map.index) + (u32)page * 4;
+	if (off > SLAB_BYTES - 4)
+		return 1;
+	w->leaf = *(u32 *)(slab + off);
+	if (!w->leaf)
+		return 1;
+	w->low = (u32)(rel & ((1ull << (w->map.shift & 31)) - 1));
+	slab = walk_slab(w->leaf);
+	if (!slab)
+		return 1;
+	off = REF_OFF(w->leaf);
+	if (off > SLAB_BYTES - sizeof(*head))
+		return 1;
+	head = (struct leaf_head *)(slab + off);
+	hi = head->nblocks;
+	for (i = 0; i < 17; i++) { /* 2^16 blocks */
+		u32 mid = (lo + hi) / 2, at = off + (u32)sizeof(*head) + mid * (u32)sizeof(*b);
+
+		if (lo >= hi)
+			break;
+		if (at > SLAB_BYTES - sizeof(*b))
+			return 1;
+		b = (struct leaf_block *)(slab + at);
+		if (w->low < b->pc)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	if (!lo)
+		return 1;
+	w->block = lo - 1;
+	return 0;
+}
+
+/* Sum of the eight bytes of a word. */
+static __always_inline u32 byte_sum(u64 v)
+{
+	v = (v & 0x00ff00ff00ff00ffull) + (v >> 8 & 0x00ff00ff00ff00ffull);
+	return (u32)(v * 0x0001000100010001ull >> 48);
+}
+
+/*
+ * The last row of a block at or before `target` bytes from its start: adds up gaps, eight at a
+ * time while all eight fit. Returns the row's number.
+ */
+__noinline u32 walk_find_row(u32 leaf, u32 gap_off, u32 rows, u32 target)
+{
+	u32 first = rows & 0xffff, left = rows >> 16, row = first, at = 0, i, k, off;
+	u8 *slab = walk_slab(leaf);
+
+	if (!slab)
+		return row;
+	for (i = 0; i < LEAF_BLOCK_ROWS / 8; i++) {
+		u32 count = left > 8 ? 8 : left, sum;
+		u64 gaps;
+
+		off = gap_off + row + 1;
+		if (!left || off > SLAB_BYTES - 8)
+			break;
+		gaps = *(u64 *)(slab + off);
+		if (count < 8)
+			gaps &= (1ull << (count * 8 & 63)) - 1;
+		sum = byte_sum(gaps);
+		if (at + sum <= target) {
+			at += sum;
+			row += count;
+			left -= count;
+			continue;
+		}
+		for (k = 0; k < 8; k++) {
+			at += gaps & 0xff;
+			gaps >>= 8;
+			if (at > target)
+				break;
+			row++;
+		}
+		break;
+	}
+	return row;
+}
+
+/* From w->leaf and w->block to w->rule and w->wide; nonzero: nothing sound is there. */
+__noinline int walk_read_rule(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	u32 off, at, row, next, left, rule_off;
+	struct leaf_head *head;
+	struct leaf_block *b;
+	struct walk *w;
+	u8 *slab;
+
+	if (!s)
+		return 1;
+	w = &s->walk;
+	slab = walk_slab(w->leaf);
+	off = REF_OFF(w->leaf);
+	if (!slab || off > SLAB_BYTES - sizeof(*head))
+		return 1;
+	head = (struct leaf_head *)(slab + off);
+	at = off + (u32)sizeof(*head) + w->block * (u32)sizeof(*b);
+	if (at > SLAB_BYTES - 2 * sizeof(*b))
+		return 1;
+	b = (struct leaf_block *)(slab + at);
+	next = w->block + 1 < head->nblocks ? b[1].first : head->nrows;
+	left = next - b->first - 1;
+	row = b->first;
+	if (left && left < LEAF_BLOCK_ROWS)
+		row = walk_find_row(w->leaf, off + head->gap_at * 8u, left << 16 | b->first,
+				    w->low - b->pc);
+	/* Page-local list, then its index per row. */
+	rule_off = off + (u32)sizeof(*head) + head->nblocks * (u32)sizeof(*b);
+	at = rule_off + head->nrules * 2u + row;
+	if (at > SLAB_BYTES - 1)
+		return 1;
+	at = rule_off + slab[at] * 2u;
+	if (at > SLAB_BYTES - 2)
+		return 1;
+	at = *(u16 *)(slab + at);
+	slab = walk_slab(w->map.rules);
+	at = REF_OFF(w->map.rules) + at * (u32)sizeof(w->rule);
+	if (!slab || at > SLAB_BYTES - sizeof(w->rule))
+		return 1;
+	w->rule = *(struct unwind_rule *)(slab + at);
+	if (w->rule.flags & UNWIND_WIDE) {
+		at += (u32)sizeof(w->rule);
+		if (at > SLAB_BYTES - sizeof(w->wide))
+			return 1;
+		w->wide = *(struct unwind_wide *)(slab + at);
+	}
+	return 0;
+}
+
+static __always_inline void walk_set_fp_rule(struct walk *w, u8 flags)
+{
+	struct unwind_rule rule = { .cfa = UNWIND_CFA_FP, .flags = flags };
+
+	w->rule = rule;
+}
+
+/* The rule of the frame's address, from the cache or the tables, into w->rule. */
+__noinline int walk_find_rule(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	struct row_cache_entry *c;
+	struct walk *w;
+	u32 hash;
+	u64 pc;
+
+	if (!s)
+		return 1;
+	w = &s->walk;
+	if (!w->gen) {
+		walk_set_fp_rule(w, UNWIND_GUESSED);
+		return 0;
+	}
+	pc = walk_pc(w);
+	hash = (u32)((pc * 0x9e3779b97f4a7c15ull) >> 40 ^ w->gen) & (ROW_CACHE_SIZE - 1);
+	c = bpf_map_lookup_elem(&row_cache, &hash);
+	if (c && c->gen == w->gen && c->pc == pc) {
+		w->rule = c->rule;
+		return 0;
+	}
+	if (walk_find_map(slot)) {
+		walk_set_fp_rule(w, UNWIND_GUESSED);
+		return 0; /* not kept: the mapping may be published any moment */
+	}
+	if (w->map.kind == MAP_FP || w->map.kind == MAP_JIT)
+		walk_set_fp_rule(w, w->map.kind == MAP_JIT ? UNWIND_JIT : 0);
+	else if (w->map.kind != MAP_TABLE || walk_find_leaf(slot) || walk_read_rule(slot) ||
+		 w->rule.cfa == UNWIND_CFA_NONE)
+		walk_set_fp_rule(w, UNWIND_GUESSED);
+	if (c && !(w->rule.flags & UNWIND_WIDE)) {
+		c->gen = 0;
+		c->pc = pc;
+		c->rule = w->rule;
+		c->gen = w->gen;
+	}
+	return 0;
+}
+
+static __always_inline int walk_stop(struct walk *w, u32 end)
+{
+	w->end = end;
+	return 1;
+}
+
+/* Moves to the caller. ra 0 is how a thread's first frame looks to whoever returns from it. */
+static __always_inline int walk_up(struct walk *w, u64 ra, u64 sp, u64 fp, u32 know, u32 exact)
+{
+	ra &= w->addr_mask;
+	if (!ra)
+		return walk_stop(w, STACK_END_COMPLETE);
+	if (ra < USER_IP_MIN || ra >= USER_IP_MAX)
+		return walk_stop(w, STACK_END_NOT_EXEC);
+	w->ip = ra;
+	w->sp = sp;
+	w->fp = fp;
+	w->know = know;
+	w->exact = exact;
+	return 0;
+}
+
+/*
+ * One frame-pointer step. Frame record (both ABIs): {caller's frame pointer, return address} at
+ * the frame pointer.
+ */
+static __always_inline int walk_fp_step(struct walk *w)
+{
+	u64 record[2], fp = w->fp, hi = w->sp + w->stack_size;
+
+	if (w->rule.flags & UNWIND_GUESSED)
+		w->guessed = 1;
+	if (!(w->know & KNOW_FP))
+		return walk_stop(w, STACK_END_NO_REGISTER);
+	if (!fp)
+		return walk_stop(w, STACK_END_COMPLETE);
+	if (w->sp < w->stack_top && hi > w->stack_top)
+		hi = w->stack_top;
+	if (fp & 7 || fp < w->sp || fp >= hi || hi - fp < sizeof(record))
+		return walk_stop(w, w->rule.flags & UNWIND_JIT ? STACK_END_JIT : STACK_END_BAD_FP);
+	if (bpf_probe_read_user(record, sizeof(record), (const void *)fp))
+		return walk_stop(w, STACK_END_UNREADABLE);
+	return walk_up(w, record[1], fp + sizeof(record), record[0], KNOW_FP, 0);
+}
+
+#if UNWIND_ARM64
+#define DWARF_SP 31
+#define DWARF_FP 29
+#define DWARF_BX 255
+/* Registers as in struct user_pt_regs: x0..x30, sp, pc, pstate. */
+static __always_inline u32 walk_reg_index(u32 reg)
+{
+	return reg & 31;
+}
+#else
+#define DWARF_SP 7
+#define DWARF_FP 6
+#define DWARF_BX 3
+/* DWARF number (System V ABI, figure 3.36) to the place in struct user_regs. */
+static __always_inline u32 walk_reg_index(u32 reg)
+{
+	switch (reg) {
+	case 0: /* rax */
+		return 10;
+	case 1: /* rdx */
+		return 12;
+	case 2: /* rcx */
+		return 11;
+	case 3: /* rbx */
+		return 5;
+	case 4: /* rsi */
+		return 13;
+	case 5: /* rdi */
+		return 14;
+	case 6: /* rbp */
+		return 4;
+	case 7: /* rsp */
+		return 19;
+	case 8: /* r8..r11 */
+	case 9:
+	case 10:
+	case 11:
+		return 17 - reg;
+	default: /* r12..r15 */
+		return (15 - reg) & 3;
+	}
+}
+#endif
+
+/* Value of a register in this frame; nonzero: not known. */
+static __always_inline int walk_reg(struct scratch *s, u32 reg, u64 *ret)
+{
+	struct walk *w = &s->walk;
+
+	if (reg == DWARF_SP) {
+		*ret = w->sp;
+		return 0;
+	}
+	if (reg == DWARF_FP) {
+		*ret = w->fp;
+		return !(w->know & KNOW_FP);
+	}
+	if (reg == DWARF_BX && w->know & KNOW_BX) {
+		*ret = w->bx;
+		return 0;
+	}
+	*ret = s->regs[walk_reg_index(reg) & (WALK_REGS - 1)];
+	return !(w->know & KNOW_ALL);
+}
+
+/*
+ * The frame that the kernel builds for a signal handler, from the return trampoline: all
+ * registers of what was interrupted. x86-64: sp is at struct ucontext (arch/x86/include/uapi/asm/
+ * sigcontext.h); arm64: at struct rt_sigframe {siginfo, ucontext} (arch/arm64/kernel/signal.c).
+ */
+__noinline int walk_signal_frame(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	struct walk *w;
+
+	if (!s)
+		return 1;
+	w = &s->walk;
+#if UNWIND_ARM64
+	/* 128 siginfo + 176 to uc_mcontext + 8 fault_address */
+	if (bpf_probe_read_user(s->regs, 33 * sizeof(u64), (const void *)(w->sp + 312)))
+		return walk_stop(w, STACK_END_UNREADABLE);
+	w->fp = s->regs[29];
+	w->sp = s->regs[31];
+	w->ip = s->regs[32];
+#else
+	{
+		u64 c[17]; /* r8..r15 di si bp bx dx ax cx sp ip, behind flags, link and stack */
+
+		if (bpf_probe_read_user(c, sizeof(c), (const void *)(w->sp + 40)))
+			return walk_stop(w, STACK_END_UNREADABLE);
+		s->regs[9] = c[0];
+		s->regs[8] = c[1];
+		s->regs[7] = c[2];
+		s->regs[6] = c[3];
+		s->regs[3] = c[4];
+		s->regs[2] = c[5];
+		s->regs[1] = c[6];
+		s->regs[0] = c[7];
+		s->regs[14] = c[8];
+		s->regs[13] = c[9];
+		s->regs[4] = c[10];
+		s->regs[5] = c[11];
+		s->regs[12] = c[12];
+		s->regs[10] = c[13];
+		s->regs[11] = c[14];
+		w->fp = c[10];
+		w->bx = c[11];
+		w->sp = c[15];
+		w->ip = c[16];
+	}
+#endif
+	if (w->ip < USER_IP_MIN || w->ip >= USER_IP_MAX)
+		return walk_stop(w, STACK_END_NOT_EXEC);
+	w->know = KNOW_FP | KNOW_BX | KNOW_ALL;
+	w->exact = 1;
+	return 0;
+}
+
+static __always_inline int walk_read(u64 addr, u64 *ret)
+{
+	return (int)bpf_probe_read_user(ret, sizeof(*ret), (const void *)addr);
+}
+
+/* The frame address by w->rule; nonzero ends the walk. */
+static __always_inline int walk_cfa(struct scratch *s, u64 *ret)
+{
+	struct walk *w = &s->walk;
+	u64 cfa, index;
+
+	if (walk_reg(s, w->rule.cfa_reg, &cfa))
+		return walk_stop(w, STACK_END_NO_REGISTER);
+	cfa += (s64)w->rule.cfa_off;
+	switch (w->rule.cfa) {
+	case UNWIND_CFA_REG:
+		break;
+	case UNWIND_CFA_PLT:
+		/* Upper half of a lazy stub has pushed its index. */
+		if ((w->ip & 15) >= (u64)(s64)w->wide.cfa_add)
+			cfa += 8;
+		break;
+	case UNWIND_CFA_SCALED:
+		if (walk_reg(s, w->wide.cfa_index, &index))
+			return walk_stop(w, STACK_END_NO_REGISTER);
+		cfa += index * w->wide.cfa_scale;
+		/* fall through */
+	case UNWIND_CFA_DEREF:
+		if (walk_read(cfa, &cfa))
+			return walk_stop(w, STACK_END_UNREADABLE);
+		if (w->rule.flags & UNWIND_WIDE)
+			cfa += (s64)w->wide.cfa_add;
+		break;
+	default:
+		return walk_stop(w, STACK_END_NO_RULE);
+	}
+	/* Up the stack; a leaf that has pushed nothing (arm64) stays where it is. */
+	if (cfa < w->sp || (cfa == w->sp && !(w->know & KNOW_ALL)) || cfa - w->sp > FRAME_MAX ||
+	    cfa & 7)
+		return walk_stop(w, STACK_END_BAD_CFA);
+	*ret = cfa;
+	return 0;
+}
+
+/* A step by w->rule, which has a frame address. */
+static __always_inline int walk_table_step(struct scratch *s)
+{
+	struct walk *w = &s->walk;
+	u32 know = w->know & (KNOW_FP | KNOW_BX), exact;
+	u64 cfa, ra, fp = w->fp, addr;
+
+	if (walk_cfa(s, &cfa))
+		return 1;
+	switch (w->rule.ra) {
+	case UNWIND_FROM_CFA:
+		if (walk_read(cfa + (s64)w->rule.ra_off, &ra))
+			return walk_stop(w, STACK_END_UNREADABLE);
+		break;
+	case UNWIND_FROM_REG:
+		if (walk_reg(s, w->rule.ra_reg, &ra))
+			return walk_stop(w, STACK_END_NO_REGISTER);
+		break;
+	default: /* UNWIND_FROM_DEREF */
+		if (walk_reg(s, w->rule.ra_reg, &addr))
+			return walk_stop(w, STACK_END_NO_REGISTER);
+		if (walk_read(addr + (s64)w->rule.ra_off, &ra))
+			return walk_stop(w, STACK_END_UNREADABLE);
+	}
+	switch (w->rule.fp) {
+	case UNWIND_FROM_SAME:
+		break;
+	case UNWIND_FROM_CFA:
+		addr = cfa + (s64)w->rule.fp_off;
+		know = walk_read(addr, &fp) ? know & ~KNOW_FP : know | KNOW_FP;
+		break;
+	case UNWIND_FROM_REG:
+		know = walk_reg(s, w->rule.fp_reg, &fp) ? know & ~KNOW_FP : know | KNOW_FP;
+		break;
+	case UNWIND_FROM_DEREF:
+		if (walk_reg(s, w->rule.fp_reg, &addr) ||
+		    walk_read(addr + (s64)w->rule.fp_off, &fp))
+			know &= ~KNOW_FP;
+		else
+			know |= KNOW_FP;
+		break;
+	default:
+		know &= ~KNOW_FP;
+	}
+	if (w->rule.bx == UNWIND_FROM_CFA && w->rule.flags & UNWIND_WIDE) {
+		know = walk_read(cfa + (s64)w->wide.bx_off, &w->bx) ? know & ~KNOW_BX
+								    : know | KNOW_BX;
+	} else if (w->rule.bx != UNWIND_FROM_SAME) {
+		know &= ~KNOW_BX;
+	}
+	exact = w->rule.flags & UNWIND_SIGNAL_FRAME;
+	return walk_up(w, ra, cfa, fp, know, exact);
+}
+
+/* One frame; nonzero ends the walk. */
+__noinline int walk_frame(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	struct walk *w;
+
+	if (!s)
+		return 1;
+	w = &s->walk;
+	if (w->nuser >= w->max_frames)
+		return walk_stop(w, STACK_END_CUT);
+	s->ip[w->n & WALK_MASK] = w->ip;
+	w->n++;
+	w->nuser++;
+	if (walk_find_rule(slot))
+		return walk_stop(w, STACK_END_NO_RULE);
+	switch (w->rule.cfa) {
+	case UNWIND_CFA_FP:
+		return walk_fp_step(w);
+	case UNWIND_CFA_END:
+		return walk_stop(w, STACK_END_COMPLETE);
+	case UNWIND_CFA_UNSUPPORTED:
+		return walk_stop(w, STACK_END_NO_RULE);
+	case UNWIND_CFA_SIGNAL:
+		return walk_signal_frame(slot);
+	default:
+		return walk_table_step(s);
+	}
+}
+
+/*
+ * A whole walk from regs[] and w->{ip, sp, fp}. The caller has set stack_*, addr_mask, max_frames
+ * and n; key says whose mappings count.
+ */
+static __always_inline void walk_stack(struct scratch *s, u32 slot, const struct stack_key *key)
+{
+	struct walk *w = &s->walk;
+	struct proc_entry *p;
+	u32 tgid = key->tgid, i;
+
+	w->gen = 0;
+	w->have_map = 0;
+	w->guessed = 0;
+	w->exact = 1;
+	w->know = KNOW_FP | KNOW_BX | KNOW_ALL;
+	w->bx = s->regs[walk_reg_index(DWARF_BX) & (WALK_REGS - 1)];
+	p = bpf_map_lookup_elem(&procs, &tgid);
+	if (p && p->start_ns == key->start_ns && p->exec_id == key->exec_id) {
+		w->gen = p->gen;
+		w->maps = p->maps;
+		w->nmaps = p->nmaps;
+	}
+	w->end = STACK_END_CUT;
+	for (i = 0; i < MAX_USER_FRAMES + 1; i++)
+		if (walk_frame(slot))
+			break;
+	if (w->guessed && w->end == STACK_END_COMPLETE)
+		w->end = STACK_END_GUESSED;
 }

@@ -10,6 +10,7 @@
 #include "sampler.h"
 #include "sideband.h"
 #include "stat.h"
+#include "tables.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include <sys/resource.h>
 
 #define CYCLE_NS       (NSEC_PER_SEC / 4)
+#define NEWS_PAUSE_NS  (NSEC_PER_SEC / 20)
 #define CPU_CHECK_NS   NSEC_PER_SEC
 #define TRIM_NS        NSEC_PER_SEC
 #define SIDEBAND_BYTES (512u << 10) /* a CPU; holds about 3,000 execs' worth of a cycle */
@@ -36,6 +38,7 @@ struct agent {
 	struct modules *modules;
 	struct processes *procs;
 	struct kallsyms *kallsyms;
+	struct tables *tables;
 	struct line *line;
 	int epoll_fd;
 	u32 hz, want_hz;
@@ -66,12 +69,26 @@ static u32 kernel_rate_limit(u32 hz)
 	return max && max < hz ? (u32)max : hz;
 }
 
+static struct tables *make_tables(struct agent *a, u64 max_bytes)
+{
+	struct tables_kernel kernel = {
+		.arg = a->sampler,
+		.grow = sampler_grow,
+		.publish = sampler_publish,
+		.unpublish = sampler_unpublish,
+		.sync = sampler_sync,
+	};
+
+	return tables_new(a->procs, a->modules, &kernel, max_bytes);
+}
+
 int agent_new(const struct agent_options *o, struct agent **ret)
 {
 	struct sampler_options so = {
 		.kernel_frames = o->kernel_frames,
 		.max_frames = o->max_frames,
 		.only_pids = o->only_pids,
+		.news_pause_ns = o->table_bytes ? NEWS_PAUSE_NS : 0,
 	};
 	struct line_options lo = { .with_cmdline = o->with_cmdline, .service = o->service };
 	struct agent *a = calloc(1, sizeof(*a));
@@ -109,13 +126,19 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 		log_err(err, "cannot read /proc: %s", strerror(-err));
 		goto fail;
 	}
-	a->line = line_new(a->procs, a->kallsyms, &lo);
-	err = a->line ? 0 : -ENOMEM;
+	if (o->table_bytes)
+		a->tables = make_tables(a, o->table_bytes);
+	a->line = line_new(a->procs, a->tables, a->kallsyms, &lo);
+	err = a->line && (a->tables || !o->table_bytes) ? 0 : -ENOMEM;
+	if (!err && o->cache_dir)
+		err = modules_set_cache(a->modules, o->cache_dir);
 	/* Edge: level would wake us for every sample, whatever the program asked for. */
 	if (!err)
 		err = add_fd(a, sampler_fd(a->sampler), EPOLLET);
 	if (!err)
 		err = add_fd(a, sideband_fd(a->sideband), EPOLLET);
+	if (!err)
+		err = add_fd(a, modules_fd(a->modules), EPOLLET);
 	if (err) {
 		log_err(err, "cannot start: %s", strerror(-err));
 		goto fail;
@@ -131,6 +154,7 @@ void agent_free(struct agent *a)
 {
 	if (!a)
 		return;
+	tables_free(a->tables);
 	sampler_free(a->sampler);
 	sideband_free(a->sideband);
 	line_free(a->line);
@@ -214,6 +238,8 @@ static void cycle(struct agent *a)
 	for (i = 0; i < later; i++)
 		line_stack(a->line, (void *)(a->bytes + a->waiting[i].offset), a->waiting[i].len,
 			   true);
+	if (a->tables)
+		tables_round(a->tables, now_monotonic());
 }
 
 /* Program counters of the kernel side to the named ones of ours. */
@@ -390,6 +416,13 @@ void agent_cost(struct agent *a, struct agent_cost *ret)
 	ret->bpf_s = (double)sampler_stat(a->sampler, BPF_STAT_RUN_NS) / 1e9;
 	ret->bpf_samples = sampler_stat(a->sampler, BPF_STAT_DUE);
 	ret->map_bytes = sampler_map_bytes(a->sampler);
+}
+
+void agent_tables(const struct agent *a, struct tables_figures *ret)
+{
+	*ret = (struct tables_figures){ 0 };
+	if (a->tables)
+		tables_figures(a->tables, ret);
 }
 
 const char *agent_clock(const struct agent *a)

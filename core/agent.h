@@ -7,6 +7,7 @@
 
 #include "util.h"
 #include "bpf/abi.h"
+#include "tables.h"
 
 struct agent;
 struct modules;
@@ -18,7 +19,9 @@ struct agent_options {
 	u32 max_frames;
 	bool only_pids; /* agent_add_pid() says which */
 	bool with_cmdline;
-	const char *service; /* one profile for all; NULL: one per service */
+	const char *service;   /* one profile for all; NULL: one per service */
+	u64 table_bytes;       /* budget for unwind tables; 0: frame pointers only */
+	const char *cache_dir; /* of unwind tables; may be NULL */
 };
 
 /* Loads everything, opens the side band, reads /proc. Nothing is sampled yet. Logs. Owned. */
@@ -46,4 +49,5 @@ struct agent_cost {
 	u64 map_bytes, rss_bytes;
 };
 void agent_cost(struct agent *a, struct agent_cost *ret);
+void agent_tables(const struct agent *a, struct tables_figures *ret);
 const char *agent_clock(const struct agent *a);

@@ -384,7 +384,7 @@ static enum step entry_at(const struct cfi_section *s, u64 pos, struct entry *e,
 	}
 	r.end = r.p + len;
 	e->id_at = (u64)(r.p - s->data);
-	/* In .eh_frame the id has four bytes even with a 64-bit length (LSB 5.0 core, 10.6.1). */
+	/* In .eh_frame the id has four bytes even with a 64-bit length (LSB 5.0, chapter 10). */
 	wide &= s->debug_frame;
 	e->id = fixed(&r, wide ? 8 : 4);
 	e->is_cie = !r.bad && e->id == (!s->debug_frame ? 0 : wide ? UINT64_MAX : UINT32_MAX);
@@ -589,8 +589,8 @@ static bool evaluate(struct work *w, struct reader r, bool with_cfa, struct sym 
 
 /*
  * Lazy PLT stubs push a word in their second half. Linkers describe it as
- * rsp + 8 + (((rip & 15) >= lit) << 3), where lit depends on the kind of stub (binutils 2.40
- * bfd/elfxx-x86.c, lld has no CFI for them).
+ * rsp + 8 + (((rip & 15) >= lit) << 3), where lit depends on the kind of stub: 11, and 10 or 5 for
+ * stubs with branch tracking (binutils, bfd/elf64-x86-64.c).
  */
 static bool plt_expression(struct reader r, u8 *threshold)
 {
@@ -678,8 +678,8 @@ static bool is_at_cfa(const struct reg_rule *r, s64 off)
 
 /*
  * x86-64: how glibc describes its __restore_rt: ucontext at sp, gregs at 40, rbp at 120, rsp at
- * 160, rip at 168. arm64: what Linux 5.0 to 5.7 wrote for __kernel_rt_sigreturn; it describes the
- * frame record behind the signal frame, which lacks the interrupted pc.
+ * 160, rip at 168. arm64: a trampoline that describes the frame record at x29; that one lies behind
+ * the signal frame and lacks the interrupted pc, which only the signal frame at sp has.
  */
 static bool kernel_signal_frame(const struct work *w)
 {

@@ -28,6 +28,7 @@
 
 #define NAMES_WAIT_NS (10 * NSEC_PER_SEC)
 #define MAX_PIDS      4096
+#define TABLE_BYTES   (256u << 20)
 
 struct record_options {
 	u32 pids[MAX_PIDS];
@@ -35,13 +36,13 @@ struct record_options {
 	double seconds; /* 0: until the command ends or a signal comes */
 	u32 hz;
 	const char *out; /* "-": stdout; NULL: a name that says what it holds */
-	bool folded, force;
+	bool folded, force, frame_pointers;
 	char **cmd;
 };
 
 static const char usage[] =
 	"usage: ebpfprofiler record [-p PID]... [-d SECONDS] [-F HZ] [-o FILE|-]\n"
-	"                           [--format pprof|folded] [--force] [-- CMD...]\n";
+	"                           [--format pprof|folded] [--frame-pointers] [--force] [-- CMD...]\n";
 
 static bool parse_number(const char *s, double min, double max, double *ret)
 {
@@ -57,11 +58,9 @@ static bool parse_number(const char *s, double min, double max, double *ret)
 static int parse(int argc, char **argv, struct record_options *o)
 {
 	static const struct option longs[] = {
-		{ "format", required_argument, NULL, 'f' },
-		{ "force", no_argument, NULL, 'X' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "verbose", no_argument, NULL, 'v' },
-		{ NULL, 0, NULL, 0 },
+		{ "format", required_argument, NULL, 'f' },   { "force", no_argument, NULL, 'X' },
+		{ "frame-pointers", no_argument, NULL, 'P' }, { "help", no_argument, NULL, 'h' },
+		{ "verbose", no_argument, NULL, 'v' },        { NULL, 0, NULL, 0 },
 	};
 	double n;
 	int c;
@@ -94,6 +93,9 @@ static int parse(int argc, char **argv, struct record_options *o)
 				return log_err(-EINVAL, "--format %s: expected pprof or folded",
 					       optarg);
 			o->folded = *optarg == 'f';
+			break;
+		case 'P':
+			o->frame_pointers = true;
 			break;
 		case 'X':
 			o->force = true;
@@ -300,6 +302,7 @@ static int record(const struct record_options *o, const char *path, int signals,
 		.hz = o->hz,
 		.kernel_frames = true,
 		.max_frames = MAX_USER_FRAMES,
+		.table_bytes = o->frame_pointers ? 0 : TABLE_BYTES,
 		.only_pids = o->npids || child > 0,
 		.service = o->cmd ? base_name(o->cmd[0]) : "host",
 	};
@@ -333,6 +336,7 @@ static int record(const struct record_options *o, const char *path, int signals,
 		end_command(child);
 	if (!err) {
 		report_end(&r, a, w, agent_hz(a));
+		r.nlines--; /* one profile: its stacks are the host's */
 		err = write_profile(o, path, a, w, &r);
 		if (err)
 			log_err(err, "cannot write '%s': %s", path, strerror(-err));

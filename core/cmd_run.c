@@ -99,9 +99,13 @@ static int daemon_start(struct daemon *d, const struct config *c)
 		.kernel_frames = c->kernel_frames,
 		.max_frames = c->max_frames,
 		.with_cmdline = !c->strip_process_args,
+		.table_bytes = c->dwarf_unwind ? (u64)c->table_memory_mb << 20 : 0,
 	};
+	char cache[PATH_MAX];
 	int err;
 
+	snprintf(cache, sizeof(cache), "%s/tables", c->store_path);
+	ao.cache_dir = cache;
 	*d = (struct daemon){
 		.config = c,
 		.guard = { .hz = c->sample_hz, .max_hz = c->sample_hz, .budget = c->cpu_budget },
@@ -202,6 +206,7 @@ static int end_window(struct daemon *d, struct report *r, bool finish)
 {
 	u32 hz = agent_hz(d->agent), i;
 	struct window *w = NULL;
+	struct tables_figures tables;
 	char text[512];
 	int err = agent_close_window(d->agent, finish, &w);
 
@@ -210,15 +215,19 @@ static int end_window(struct daemon *d, struct report *r, bool finish)
 	report_end(r, d->agent, w, hz);
 	names_resolve(w, agent_modules(d->agent), finish ? NSEC_PER_SEC / 2 : NAMES_WAIT_NS);
 	for (i = 0; i < w->nprofiles; i++) {
+		report_profile(r, w, &w->profiles[i]);
 		to_store(d, w, &w->profiles[i], r, NSEC_PER_SEC / hz);
 		to_server(d, w, &w->profiles[i], r, NSEC_PER_SEC / hz);
 	}
-	report_ends(w, text, sizeof(text));
+	report_ends(w, NULL, text, sizeof(text));
+	agent_tables(d->agent, &tables);
 	log_info("window of %.1f s: %" PRIu64 " samples due, %" PRIu64
 		 " kept, %u services, %u stacks (%s); "
-		 "cost %.2f %% of a CPU in user space, %.2f %% in BPF; %.1f MB, BPF maps %.1f MB",
+		 "cost %.2f %% of a CPU in user space, %.2f %% in BPF; %.1f MB, BPF maps %.1f MB; "
+		 "unwind tables of %u files (%.1f MB) for %u processes",
 		 r->seconds, r->due, r->kept, w->nprofiles, w->nstacks, text, r->user_percent,
-		 r->bpf_percent, (double)r->cost.rss_bytes / 1e6, (double)r->cost.map_bytes / 1e6);
+		 r->bpf_percent, (double)r->cost.rss_bytes / 1e6, (double)r->cost.map_bytes / 1e6,
+		 tables.files, (double)tables.table_bytes / 1e6, tables.processes);
 	report_changes(r, false, text, sizeof(text));
 	if (strcmp(text, "none") && log_limit(&d->losses, NULL))
 		log_info("counters of this window: %s", text);

@@ -61,6 +61,10 @@ static const struct row rows[] = {
 	     "keep the kernel part of stacks"),
 	NUMBER("ebpf_profiler", "max_frames", max_frames, 1, 512, "64",
 	       "user frames kept per stack"),
+	BOOL("ebpf_profiler", "dwarf_unwind", dwarf_unwind, "true",
+	     "walk stacks by tables compiled from each file's .eh_frame; false: frame pointers only"),
+	NUMBER("ebpf_profiler", "table_memory_mb", table_memory_mb, 1, 4096, "64",
+	       "megabytes of kernel memory that unwind tables may take"),
 	DECIMAL("ebpf_profiler", "cpu_budget", cpu_budget, 0.01, 100, "1.0",
 		"percent of one CPU that the daemon may use, BPF time included; "
 		"above it the rate is halved"),

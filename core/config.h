@@ -21,6 +21,8 @@ struct config {
 	u32 upload_interval_s;
 	bool kernel_frames;
 	u32 max_frames;
+	bool dwarf_unwind;
+	u32 table_memory_mb;
 	double cpu_budget;
 	bool strip_process_args;
 	bool plain_pid;

@@ -32,8 +32,8 @@ struct line {
 	struct epoch epochs[2];
 };
 
-struct line *line_new(struct processes *procs, const struct kallsyms *kallsyms,
-		      const struct line_options *o)
+struct line *line_new(struct processes *procs, struct tables *tables,
+		      const struct kallsyms *kallsyms, const struct line_options *o)
 {
 	struct line *l = calloc(1, sizeof(*l));
 
@@ -41,7 +41,7 @@ struct line *line_new(struct processes *procs, const struct kallsyms *kallsyms,
 		return NULL;
 	l->period_ns = o->period_ns;
 	l->service = o->service;
-	l->joiner = stack_joiner_new(procs, kallsyms, o->with_cmdline);
+	l->joiner = stack_joiner_new(procs, tables, kallsyms, o->with_cmdline);
 	if (!l->joiner) {
 		free(l);
 		return NULL;

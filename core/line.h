@@ -13,6 +13,7 @@ struct line;
 struct kallsyms;
 struct modules;
 struct processes;
+struct tables;
 
 struct line_options {
 	u64 period_ns; /* what one sample stands for */
@@ -20,9 +21,9 @@ struct line_options {
 	const char *service; /* one profile of this name for all; NULL: one per service */
 };
 
-/* Books are borrowed; kallsyms may be NULL. Owned; NULL when out of memory. */
-struct line *line_new(struct processes *procs, const struct kallsyms *kallsyms,
-		      const struct line_options *o);
+/* Books are borrowed; tables and kallsyms may be NULL. Owned; NULL when out of memory. */
+struct line *line_new(struct processes *procs, struct tables *tables,
+		      const struct kallsyms *kallsyms, const struct line_options *o);
 void line_free(struct line *l);
 void line_set_period(struct line *l, u64 period_ns);
 

@@ -58,6 +58,7 @@ static const struct {
 	{ "run", "profile this host until stopped, as the configuration says", cmd_run },
 	{ "record", "record a command, processes or the host into one file", cmd_record },
 	{ "doctor", "what this host offers, what is missing and how to mend it", cmd_doctor },
+	{ "tables", "the unwind table of an ELF file: figures, or its rows", cmd_tables },
 	{ "check-config", "parse a configuration file", cmd_check_config },
 	{ "version", "print the version", cmd_version },
 	{ "help", "print this", cmd_help },

@@ -17,6 +17,8 @@
 #include "htab.h"
 #include "log.h"
 #include "stat.h"
+#include "table.h"
+#include "tablefile.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -28,6 +30,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -97,8 +100,10 @@ struct module {
 	bool no_table;   /* the file has no usable symbols */
 	bool table_lost; /* evicted, and could not be read again through any process so far */
 	struct elfsym_table *table;
-	struct link idle;   /* unreferenced, oldest first */
-	struct link tables; /* holds a table, least recently used first */
+	enum module_unwind unwind_state;
+	struct table *unwind; /* MODULE_UNWIND_READY: until somebody takes it */
+	struct link idle;     /* unreferenced, oldest first */
+	struct link tables;   /* holds a table, least recently used first */
 	char path[];
 };
 
@@ -108,11 +113,15 @@ struct job {
 	u32 pid;
 	u64 lo, hi;
 	size_t max_bytes;
-	const struct content *known; /* only the table is wanted, of this very content */
+	bool want_symbols, want_unwind;
+	const char *cache_dir;
+	const struct content *known; /* only tables are wanted, of this very content */
 	struct content *content; /* zeroed room for the result; published, or freed with the job */
 	/* Result. */
 	struct elfsym_table *table;
 	bool no_table;
+	struct table *unwind;
+	enum module_unwind unwind_state;
 };
 
 struct modules {
@@ -123,6 +132,7 @@ struct modules {
 	struct job *queue, **queue_end; /* at most one job per module */
 	struct job *done;
 	bool busy, stop;
+	int event_fd; /* written when the queue runs empty; never read: it is watched for edges */
 	/* A hint, so that the main thread takes the lock only when there is something. */
 	atomic_bool have_done;
 	/* Main thread. */
@@ -131,6 +141,7 @@ struct modules {
 	struct htab by_key;
 	struct link idle, tables;
 	size_t table_bytes, max_bytes;
+	char *cache_dir; /* of unwind tables; constant once the first job is queued; may be NULL */
 };
 
 static void content_free(struct content *c)
@@ -141,10 +152,19 @@ static void content_free(struct content *c)
 	free(c);
 }
 
+static void unwind_free(struct table *t)
+{
+	if (!t)
+		return;
+	table_fini(t);
+	free(t);
+}
+
 static void job_free(struct job *j)
 {
 	content_free(j->content);
 	elfsym_table_free(j->table);
+	unwind_free(j->unwind);
 	free(j);
 }
 
@@ -308,6 +328,32 @@ static void read_table(struct job *j, const struct elfsym_source *src)
 	j->no_table = !j->table && err != -ENOMEM && err != -EIO;
 }
 
+/* The file's unwind table, from the cache or compiled; bounded by tablefile.c. */
+static void read_unwind(struct job *j, const struct content *c, int fd, const void *image,
+			size_t len)
+{
+	char id[sizeof(c->id_hex)];
+	int err;
+
+	hex(id, c->info.id, c->info.id_len);
+	j->unwind_state = MODULE_UNWIND_FAILED;
+	j->unwind = calloc(1, sizeof(*j->unwind));
+	err = j->unwind ? tablefile_compile(fd, image, len, id, j->cache_dir, j->unwind, NULL)
+			: -ENOMEM;
+	if (!err) {
+		j->unwind_state = MODULE_UNWIND_READY;
+		return;
+	}
+	free(j->unwind); /* untouched by the failed call */
+	j->unwind = NULL;
+	if (err == -ENOENT) {
+		j->unwind_state = MODULE_UNWIND_NONE;
+		return;
+	}
+	stat_inc(err == -ENOMEM ? STAT_no_memory : STAT_unwind_refused);
+	log_debug("%s: no unwind table: %s", j->module->path, strerror(-err));
+}
+
 static bool unchanged(const struct content *c, int fd)
 {
 	struct stat st;
@@ -323,7 +369,10 @@ static enum module_state load_file(struct job *j, struct content *c)
 
 	if (state != MODULE_READY)
 		return state;
-	read_table(j, &(struct elfsym_source){ .fd = fd, .size = (u64)c->size });
+	if (j->want_symbols)
+		read_table(j, &(struct elfsym_source){ .fd = fd, .size = (u64)c->size });
+	if (j->want_unwind)
+		read_unwind(j, c, fd, NULL, 0);
 	return unchanged(c, fd) ? MODULE_READY : MODULE_CHANGED;
 }
 
@@ -357,7 +406,10 @@ static enum module_state load_vdso(struct job *j, struct content *c)
 	err = elfsym_info(&src, &c->info);
 	if (err)
 		return info_state(err);
-	read_table(j, &src);
+	if (j->want_symbols)
+		read_table(j, &src);
+	if (j->want_unwind)
+		read_unwind(j, c, -1, src.mem, src.size);
 	return MODULE_READY;
 }
 
@@ -412,6 +464,9 @@ static void drop_table(struct job *j)
 	elfsym_table_free(j->table);
 	j->table = NULL;
 	j->no_table = false;
+	unwind_free(j->unwind);
+	j->unwind = NULL;
+	j->unwind_state = MODULE_UNWIND_FAILED;
 }
 
 static bool is_vdso(const char *path)
@@ -479,8 +534,10 @@ static void *work(void *arg)
 		ms->done = j;
 		ms->busy = false;
 		atomic_store_explicit(&ms->have_done, true, memory_order_release);
-		if (!ms->queue)
+		if (!ms->queue) {
 			pthread_cond_signal(&ms->settled);
+			eventfd_write(ms->event_fd, 1);
+		}
 	}
 	pthread_mutex_unlock(&ms->lock);
 	return NULL;
@@ -524,10 +581,17 @@ static void finish_job(struct modules *ms, struct job *j)
 	struct module *m = j->module;
 
 	m->queued = false;
-	m->no_table = j->no_table;
-	m->table_lost = !j->table && !j->no_table;
+	if (j->want_symbols) {
+		m->no_table = j->no_table;
+		m->table_lost = !j->table && !j->no_table;
+	}
 	if (j->table)
 		table_add(ms, m, take_ptr(j->table));
+	if (j->want_unwind) {
+		unwind_free(m->unwind);
+		m->unwind = take_ptr(j->unwind);
+		m->unwind_state = j->unwind_state;
+	}
 	job_free(j);
 }
 
@@ -565,6 +629,7 @@ static struct job *job_new(const struct modules *ms, struct module *m, const str
 	j->lo = m->lo;
 	j->hi = m->hi;
 	j->max_bytes = ms->max_bytes;
+	j->cache_dir = ms->cache_dir;
 	j->known = known;
 	return j;
 }
@@ -587,6 +652,7 @@ static void module_free(struct module *m)
 {
 	content_free(content_of(m));
 	elfsym_table_free(m->table);
+	unwind_free(m->unwind);
 	free(m);
 }
 
@@ -682,8 +748,8 @@ static struct module *module_new(struct modules *ms, const struct mapped_file *f
 	return m;
 }
 
-/* Puts a new module in and asks for its file. */
-static struct module *add(struct modules *ms, const struct mapped_file *f, u64 hash)
+/* Puts a new module in and asks for its file: with symbols, or with its unwind table. */
+static struct module *add(struct modules *ms, const struct mapped_file *f, u64 hash, bool symbols)
 {
 	struct module *m = module_new(ms, f, hash);
 	struct job *j = m ? job_new(ms, m, NULL) : NULL;
@@ -698,6 +764,8 @@ static struct module *add(struct modules *ms, const struct mapped_file *f, u64 h
 	m->slot = ms->n;
 	ms->slots[ms->n++] = m;
 	link_add_tail(&ms->idle, &m->idle);
+	j->want_symbols = symbols;
+	j->want_unwind = !symbols;
 	enqueue(ms, j);
 	return m;
 
@@ -739,13 +807,15 @@ static void ask_again(struct modules *ms, struct module *m, const struct mapped_
 		stat_inc(STAT_no_memory);
 		return;
 	}
+	j->want_symbols = true;
+	m->unwind_state = MODULE_UNWIND_UNKNOWN;
 	/* Nothing of a failed attempt is ever borrowed. */
 	content_free(content_of(m));
 	atomic_store_explicit(&m->content, NULL, memory_order_relaxed);
 	enqueue(ms, j);
 }
 
-struct module *modules_get(struct modules *ms, const struct mapped_file *file)
+static struct module *get(struct modules *ms, const struct mapped_file *file, bool symbols)
 {
 	u64 hash = key_hash(file), now = now_monotonic();
 	struct module *m;
@@ -760,11 +830,21 @@ struct module *modules_get(struct modules *ms, const struct mapped_file *file)
 	if (m)
 		ask_again(ms, m, file, now);
 	else
-		m = add(ms, file, hash);
+		m = add(ms, file, hash, symbols);
 	if (!m)
 		return NULL;
 	m->used_ns = now;
 	return module_ref(m);
+}
+
+struct module *modules_get(struct modules *ms, const struct mapped_file *file)
+{
+	return get(ms, file, true);
+}
+
+struct module *modules_get_unwind(struct modules *ms, const struct mapped_file *file)
+{
+	return get(ms, file, false);
 }
 
 struct module *module_ref(struct module *m)
@@ -802,6 +882,11 @@ bool modules_settle(struct modules *ms, u64 deadline_ns)
 	pthread_mutex_unlock(&ms->lock);
 	take_done(ms);
 	return settled;
+}
+
+int modules_fd(const struct modules *ms)
+{
+	return ms->event_fd;
 }
 
 u32 modules_count(const struct modules *ms)
@@ -878,8 +963,51 @@ static int ask_for_table(struct modules *ms, struct module *m)
 		stat_inc(STAT_no_memory);
 		return -ENOENT;
 	}
+	j->want_symbols = true;
 	enqueue(ms, j);
 	return -EAGAIN;
+}
+
+enum module_unwind module_unwind(struct modules *ms, struct module *m)
+{
+	struct job *j;
+
+	take_done(ms);
+	m->used_ns = now_monotonic();
+	if (m->queued)
+		return MODULE_UNWIND_UNKNOWN;
+	if (module_state(m) != MODULE_READY)
+		return MODULE_UNWIND_FAILED;
+	if (m->unwind_state != MODULE_UNWIND_UNKNOWN)
+		return m->unwind_state;
+	j = job_new(ms, m, content_of(m));
+	if (!j) {
+		stat_inc(STAT_no_memory);
+		return MODULE_UNWIND_FAILED;
+	}
+	j->want_unwind = true;
+	enqueue(ms, j);
+	return MODULE_UNWIND_UNKNOWN;
+}
+
+struct table *module_take_unwind(struct module *m)
+{
+	m->unwind_state = MODULE_UNWIND_UNKNOWN;
+	return take_ptr(m->unwind);
+}
+
+const struct module_segment *module_exec_segment(const struct module *m, u64 lo, u64 hi)
+{
+	const struct content *c = content_of(m);
+	u32 i;
+
+	for (i = 0; c && i < c->info.nsegments; i++) {
+		const struct module_segment *s = &c->info.segments[i];
+
+		if (s->exec && s->offset < hi && lo < s->offset + s->file_size)
+			return s;
+	}
+	return NULL;
 }
 
 int module_symbol(struct modules *ms, struct module *m, u64 file_offset, const char **ret_name)
@@ -938,7 +1066,14 @@ static void destroy(struct modules *ms)
 	pthread_cond_destroy(&ms->settled);
 	pthread_cond_destroy(&ms->work);
 	pthread_mutex_destroy(&ms->lock);
+	closep(&ms->event_fd);
 	free(ms);
+}
+
+int modules_set_cache(struct modules *ms, const char *dir)
+{
+	ms->cache_dir = strdup(dir);
+	return ms->cache_dir ? 0 : -ENOMEM;
 }
 
 struct modules *modules_new(size_t symbol_bytes)
@@ -952,7 +1087,8 @@ struct modules *modules_new(size_t symbol_bytes)
 	link_init(&ms->idle);
 	link_init(&ms->tables);
 	init_conditions(ms);
-	if (start_worker(ms)) {
+	ms->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ms->event_fd < 0 || start_worker(ms)) {
 		destroy(ms);
 		return NULL;
 	}
@@ -985,6 +1121,7 @@ void modules_free(struct modules *ms)
 	for (i = 0; i < ms->n; i++)
 		module_free(ms->slots[i]);
 	free(ms->slots);
+	free(ms->cache_dir);
 	htab_fini(&ms->by_key);
 	destroy(ms);
 }

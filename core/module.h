@@ -41,6 +41,7 @@ struct module_segment {
 
 struct module;
 struct modules;
+struct table;
 
 /*
  * symbol_bytes: budget for symbol tables of all modules; least recently used ones go first and
@@ -56,11 +57,15 @@ void modules_free(struct modules *ms);
  * Never blocks. A new reference; NULL when out of memory, or when MODULES_MAX are referenced.
  */
 struct module *modules_get(struct modules *ms, const struct mapped_file *file);
+/* The same, but a new module is read for its unwind table, and for symbols only when asked. */
+struct module *modules_get_unwind(struct modules *ms, const struct mapped_file *file);
 struct module *module_ref(struct module *m);
 /* NULL is fine. The last reference does not free a module at once: it stays cached. */
 void module_put(struct module *m);
 /* Waits until all queued modules are settled, at most until CLOCK_MONOTONIC deadline_ns. */
 bool modules_settle(struct modules *ms, u64 deadline_ns);
+/* Readable (epoll, edge-triggered) when the worker has done what was asked. */
+int modules_fd(const struct modules *ms);
 /* Number of modules held, for tests and figures; bytes of symbol tables. */
 u32 modules_count(const struct modules *ms);
 size_t modules_symbol_bytes(const struct modules *ms);
@@ -79,3 +84,19 @@ const struct module_segment *module_segment(const struct module *m, u64 file_off
  * symbol never reaches past its size) or no symbols can be had, -EAGAIN while they are loading.
  */
 int module_symbol(struct modules *ms, struct module *m, u64 file_offset, const char **ret_name);
+
+enum module_unwind {
+	MODULE_UNWIND_UNKNOWN, /* being read: ask again later */
+	MODULE_UNWIND_READY,   /* module_take_unwind() has it */
+	MODULE_UNWIND_NONE,    /* the file has no CFI: frame pointers are all there is */
+	MODULE_UNWIND_FAILED,  /* unreadable, refused or over a limit */
+};
+
+/* Where unwind tables are cached on disk; before the first module. Returns 0 or -ENOMEM. */
+int modules_set_cache(struct modules *ms, const char *dir);
+/* State of the file's unwind table; asks for it at the first call. Never blocks. */
+enum module_unwind module_unwind(struct modules *ms, struct module *m);
+/* The table, owned by the caller (table_fini() and free()); a later module_unwind() reads it anew. */
+struct table *module_take_unwind(struct module *m);
+/* An executable PT_LOAD that overlaps file offsets [lo, hi); NULL: none. Borrowed. */
+const struct module_segment *module_exec_segment(const struct module *m, u64 lo, u64 hi);

@@ -63,6 +63,8 @@ struct processes {
 	struct file **files;
 	u32 nfiles, files_cap;
 	struct htab by_file;
+	void (*on_drop)(void *arg, struct process *p);
+	void *on_drop_arg;
 	bool snapshot_wanted;
 	u64 snapshot_ns;
 	u64 trimmed_ns;
@@ -367,6 +369,7 @@ static void maps_add(struct processes *ps, struct process *p, const struct mappe
 		return;
 	}
 	m->v[m->n++] = new;
+	p->maps_version++;
 }
 
 /* --- /proc ------------------------------------------------------------------------------------ */
@@ -472,6 +475,7 @@ static int read_maps(struct processes *ps, struct process *p)
 	maps_put(ps, p->maps);
 	p->maps = fresh;
 	p->maps_read_ns = now_monotonic();
+	p->maps_version++;
 	for (line = text; line < text + len; line = end + 1) {
 		struct mapped_file file;
 		u64 offset;
@@ -553,6 +557,8 @@ static int read_process(struct processes *ps, struct process *p)
 
 static void image_free(struct processes *ps, struct process *p)
 {
+	if (ps->on_drop)
+		ps->on_drop(ps->on_drop_arg, p);
 	maps_put(ps, p->maps);
 	free(p->exe);
 	free(p->cmdline);
@@ -638,6 +644,7 @@ void processes_free(struct processes *ps)
 {
 	if (!ps)
 		return;
+	ps->on_drop = NULL;
 	while (ps->n)
 		image_drop(ps, ps->n - 1);
 	htab_fini(&ps->by_pid);
@@ -832,6 +839,7 @@ static struct process *unannounced(struct processes *ps, const struct stack_key 
 		stat_inc(STAT_process_unknown);
 		maps_put(ps, p->maps);
 		free(p->exe);
+		free(p->cmdline);
 		*p = (struct process){ .pid = key->tgid,
 				       .exited = true,
 				       .container_state = CONTAINER_KNOWN };
@@ -955,6 +963,54 @@ void processes_identify(struct processes *ps, struct process *p)
 	identify(ps, p, 0);
 }
 
+/* The module of a mapping's file, asked for at the first time. */
+static struct module *mapping_module(struct processes *ps, const struct process *p,
+				     const struct mapping *map, bool symbols)
+{
+	struct file *f = map->file;
+	struct mapped_file name = {
+		.path = f->path,
+		.build_id_len = f->build_id_len,
+		.major = f->major,
+		.minor = f->minor,
+		.ino = f->ino,
+		.pid = p->pid,
+		.lo = map->lo,
+		.hi = map->hi,
+	};
+
+	if (f->module || !f->image)
+		return f->module;
+	memcpy(name.build_id, f->build_id, f->build_id_len);
+	f->module = symbols ? modules_get(ps->modules, &name)
+			    : modules_get_unwind(ps->modules, &name);
+	return f->module;
+}
+
+bool processes_mapping(struct processes *ps, struct process *p, u32 i, struct process_mapping *ret)
+{
+	struct process_maps *m = p->maps;
+
+	if (m)
+		maps_settle(ps, m);
+	if (!m || i >= m->n)
+		return false;
+	*ret = (struct process_mapping){
+		.lo = m->v[i].lo,
+		.hi = m->v[i].hi,
+		.offset = m->v[i].offset,
+		.image = m->v[i].file->image,
+		.module = mapping_module(ps, p, &m->v[i], false),
+	};
+	return true;
+}
+
+void processes_on_drop(struct processes *ps, void (*fn)(void *arg, struct process *p), void *arg)
+{
+	ps->on_drop = fn;
+	ps->on_drop_arg = arg;
+}
+
 int processes_locate(struct processes *ps, struct process *p, u64 addr, struct process_place *ret)
 {
 	struct process_maps *m = p->maps;
@@ -968,24 +1024,8 @@ int processes_locate(struct processes *ps, struct process *p, u64 addr, struct p
 	if (i == m->n || m->v[i].lo > addr)
 		return -ENOENT;
 	map = &m->v[i];
-	if (map->file->image && !map->file->module) {
-		const struct file *f = map->file;
-		struct mapped_file name = {
-			.path = f->path,
-			.build_id_len = f->build_id_len,
-			.major = f->major,
-			.minor = f->minor,
-			.ino = f->ino,
-			.pid = p->pid,
-			.lo = map->lo,
-			.hi = map->hi,
-		};
-
-		memcpy(name.build_id, f->build_id, f->build_id_len);
-		map->file->module = modules_get(ps->modules, &name);
-	}
 	*ret = (struct process_place){
-		.module = map->file->module,
+		.module = mapping_module(ps, p, map, true),
 		.mapping = map->file->path,
 		.offset = addr - map->lo + map->offset,
 	};

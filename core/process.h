@@ -32,7 +32,9 @@ struct process {
 	char container[CONTAINER_ID_LEN + 1]; /* "" when in none */
 	u8 container_state;                   /* private */
 	u64 maps_read_ns;
+	u64 maps_version; /* grows with each change of the mappings */
 	struct process_maps *maps;
+	void *published; /* tables.c: what the BPF programs know of it */
 };
 
 /* modules is borrowed. proc_root: "/proc", or a test's own. Owned; NULL when out of memory. */
@@ -62,6 +64,20 @@ struct process_place {
 };
 /* 0, or -ENOENT when no executable mapping is known there. */
 int processes_locate(struct processes *ps, struct process *p, u64 addr, struct process_place *ret);
+
+/* One executable mapping, in address order. */
+struct process_mapping {
+	u64 lo, hi, offset;
+	bool image;            /* a file; false: memory that is none */
+	struct module *module; /* borrowed; NULL unless image, or when out of memory */
+};
+/*
+ * The i-th mapping; false past the end. A file that nobody asked for yet is asked for by
+ * modules_get_unwind(). Valid until the next event.
+ */
+bool processes_mapping(struct processes *ps, struct process *p, u32 i, struct process_mapping *ret);
+/* Called for each image before it goes. */
+void processes_on_drop(struct processes *ps, void (*fn)(void *arg, struct process *p), void *arg);
 
 /* Drops images of processes that are gone; makes the snapshot that lost events asked for. */
 void processes_trim(struct processes *ps, u64 now_ns);

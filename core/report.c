@@ -50,20 +50,31 @@ void report_changes(const struct report *r, bool only_losses, char *dst, size_t 
 		append(dst, size, "none");
 }
 
-void report_ends(const struct window *w, char *dst, size_t size)
+void report_ends(const struct window *w, const struct profile *p, char *dst, size_t size)
 {
-	u64 sum = 0;
+	u64 sum = 0, own[STACK_END_MAX] = { 0 };
+	const u64 *ends = p ? own : w->ends;
 	u32 i;
 
 	*dst = '\0';
+	for (i = 0; p && i < p->nsamples; i++)
+		own[w->stacks[p->samples[i].stack].end] += p->samples[i].count;
 	for (i = 0; i < STACK_END_MAX; i++)
-		sum += w->ends[i];
+		sum += ends[i];
 	for (i = 0; i < STACK_END_MAX; i++)
-		if (w->ends[i])
+		if (ends[i])
 			append(dst, size, "%s%s %.1f %%", *dst ? ", " : "", stack_end_text(i),
-			       100.0 * (double)w->ends[i] / (double)sum);
+			       100.0 * (double)ends[i] / (double)sum);
 	if (!*dst)
 		append(dst, size, "no samples");
+}
+
+void report_profile(struct report *r, const struct window *w, const struct profile *p)
+{
+	char *last = r->text[r->nlines - 1], text[200];
+
+	report_ends(w, p, text, sizeof(text));
+	snprintf(last, sizeof(r->text[0]), "user stacks of this profile: %s", text);
 }
 
 static char *line(struct report *r)
@@ -94,9 +105,10 @@ void report_end(struct report *r, struct agent *a, const struct window *w, u32 h
 	snprintf(line(r), sizeof(r->text[0]),
 		 "samples of the host: %" PRIu64 " due, %" PRIu64 " kept, lost: %s", r->due,
 		 r->kept, text);
-	report_ends(w, text, sizeof(text));
+	report_ends(w, NULL, text, sizeof(text));
 	snprintf(line(r), sizeof(r->text[0]), "user stacks of the host: %s", text);
 	snprintf(line(r), sizeof(r->text[0]),
 		 "cost: %.2f %% of a CPU in user space, %.2f %% in BPF", r->user_percent,
 		 r->bpf_percent);
+	*line(r) = '\0'; /* report_profile() */
 }

@@ -9,6 +9,7 @@
 #include "agent.h"
 #include "stat.h"
 
+struct profile;
 struct window;
 
 #define REPORT_LINES 8
@@ -31,5 +32,10 @@ void report_begin(struct report *r, struct agent *a);
 void report_end(struct report *r, struct agent *a, const struct window *w, u32 hz);
 /* "ring_full 3, busy 1": counters of the list that grew since report_begin(), lost_ ones or all. */
 void report_changes(const struct report *r, bool only_losses, char *dst, size_t size);
-/* "complete 61.0 %, cut ... 2.0 %": samples of the window by how their stack ended. */
-void report_ends(const struct window *w, char *dst, size_t size);
+/*
+ * "complete 61.0 %, cut ... 2.0 %": samples by how their stack ended, of one profile, or of the
+ * whole window (p NULL).
+ */
+void report_ends(const struct window *w, const struct profile *p, char *dst, size_t size);
+/* Puts the profile's own shares into the last comment line, for each profile in turn. */
+void report_profile(struct report *r, const struct window *w, const struct profile *p);

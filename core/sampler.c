@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 
@@ -28,6 +29,8 @@ struct sampler {
 	u32 capacity;
 	u32 hz;
 	bool hardware, running;
+	u8 **slabs;
+	u32 nslabs, slabs_cap;
 	sampler_stack_fn *fn; /* of the read under way */
 	void *arg;
 };
@@ -101,6 +104,7 @@ static int load(struct sampler *s, const struct sampler_options *o)
 	skel->rodata->hash_seed = seed;
 	skel->rodata->addr_mask = address_mask();
 	skel->rodata->thread_size = MAX(16384u, (u32)sysconf(_SC_PAGESIZE));
+	skel->rodata->news_pause = o->news_pause_ns;
 	skel->rodata->ring_wake = bpf_map__max_entries(skel->maps.stacks) / 2;
 	bpf_program__set_autoload(skel->progs.follow_fork, o->only_pids);
 	bpf_program__set_autoload(skel->progs.forget_process, o->only_pids);
@@ -182,6 +186,9 @@ void sampler_free(struct sampler *s)
 	closep(&s->counts_fd[0]);
 	closep(&s->counts_fd[1]);
 	sample_bpf__destroy(s->skel);
+	while (s->nslabs)
+		munmap(s->slabs[--s->nslabs], SLAB_BYTES);
+	free(s->slabs);
 	free(s->links);
 	free(s);
 }
@@ -393,6 +400,53 @@ int sampler_read_counts(struct sampler *s, sampler_count_fn *fn, void *arg)
 	return 0;
 }
 
+void *sampler_grow(void *sampler, u32 slab)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
+	struct sampler *s = sampler;
+	_cleanup_close_ int fd = -1;
+	void *mem;
+
+	if (slab != s->nslabs || VEC_RESERVE(s->slabs, s->slabs_cap, s->nslabs + 1, SLABS_MAX))
+		return NULL;
+	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "slab", sizeof(u32), SLAB_BYTES, 1, &opts);
+	if (fd < 0)
+		return NULL;
+	mem = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem == MAP_FAILED)
+		return NULL;
+	/* The outer map and the mapping keep it alive. */
+	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.slabs), &slab, &fd, 0)) {
+		munmap(mem, SLAB_BYTES);
+		return NULL;
+	}
+	s->slabs[s->nslabs++] = mem;
+	return mem;
+}
+
+int sampler_publish(void *sampler, u32 tgid, const struct proc_entry *entry)
+{
+	struct sampler *s = sampler;
+
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &tgid, entry, 0) ? -errno : 0;
+}
+
+void sampler_unpublish(void *sampler, u32 tgid)
+{
+	struct sampler *s = sampler;
+
+	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.procs), &tgid);
+}
+
+void sampler_sync(void *sampler)
+{
+	struct sampler *s = sampler;
+	u32 slot = s->skel->bss->epoch & 1;
+
+	/* As in sampler_flip(): writing a map-in-map slot waits for all running programs. */
+	bpf_map_update_elem(bpf_map__fd(s->skel->maps.counts), &slot, &s->counts_fd[slot], 0);
+}
+
 u32 sampler_capacity(const struct sampler *s)
 {
 	return s->capacity;
@@ -462,7 +516,8 @@ static u64 map_bytes(int fd)
 
 u64 sampler_map_bytes(const struct sampler *s)
 {
-	u64 sum = map_bytes(s->counts_fd[0]) + map_bytes(s->counts_fd[1]);
+	u64 sum = map_bytes(s->counts_fd[0]) + map_bytes(s->counts_fd[1]) +
+		  (u64)s->nslabs * SLAB_BYTES;
 	struct bpf_map *map;
 
 	bpf_object__for_each_map(map, s->skel->obj) sum += map_bytes(bpf_map__fd(map));

@@ -15,8 +15,9 @@ struct sampler_options {
 	u32 hz;
 	bool kernel_frames;
 	u32 max_frames;
-	bool only_pids; /* sample only sampler_add_pid()s and their children born from then on */
-	u32 counts;     /* distinct stacks between two drains; 0: from the number of CPUs */
+	bool only_pids;    /* sample only sampler_add_pid()s and their children born from then on */
+	u64 news_pause_ns; /* sampler_fd() tells of new processes this often at most; 0: never */
+	u32 counts;        /* distinct stacks between two drains; 0: from the number of CPUs */
 };
 
 /* Loads and attaches; nothing runs before sampler_start(). Logs its own errors. Owned. */
@@ -52,6 +53,15 @@ u64 sampler_epoch(const struct sampler *s);
 int sampler_flip(struct sampler *s);
 typedef void sampler_count_fn(void *arg, const struct stack_key *key, u64 count);
 int sampler_read_counts(struct sampler *s, sampler_count_fn *fn, void *arg);
+
+/*
+ * Unwind tables, as struct tables_kernel wants them; the first argument is the sampler. A slab is
+ * mapped memory of SLAB_BYTES, as long as the sampler; slabs are made in order.
+ */
+void *sampler_grow(void *sampler, u32 slab);
+int sampler_publish(void *sampler, u32 tgid, const struct proc_entry *entry);
+void sampler_unpublish(void *sampler, u32 tgid);
+void sampler_sync(void *sampler);
 
 /* Distinct stacks that one epoch can hold. */
 u32 sampler_capacity(const struct sampler *s);

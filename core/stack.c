@@ -5,6 +5,7 @@
 #include "kallsyms.h"
 #include "process.h"
 #include "stat.h"
+#include "tables.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 struct stack_joiner {
 	struct processes *procs;
+	struct tables *tables;
 	const struct kallsyms *kallsyms;
 	bool with_cmdline;
 	struct frame frames[MAX_KERNEL_FRAMES + MAX_USER_FRAMES];
@@ -24,14 +26,15 @@ struct stack_joiner {
 	size_t text_used;
 };
 
-struct stack_joiner *stack_joiner_new(struct processes *procs, const struct kallsyms *kallsyms,
-				      bool with_cmdline)
+struct stack_joiner *stack_joiner_new(struct processes *procs, struct tables *tables,
+				      const struct kallsyms *kallsyms, bool with_cmdline)
 {
 	struct stack_joiner *j = calloc(1, sizeof(*j));
 
 	if (!j)
 		return NULL;
 	j->procs = procs;
+	j->tables = tables;
 	j->kallsyms = kallsyms;
 	j->with_cmdline = with_cmdline;
 	return j;
@@ -157,6 +160,8 @@ int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len,
 		p = processes_find(j->procs, &ev->key, ev->time_ns, last_try);
 		if (!p && !last_try)
 			return -EAGAIN;
+		if (p && j->tables)
+			tables_want(j->tables, p);
 	}
 	set_identity(j, p, &s);
 	kernel_frames(j, ip, ev->nkernel);
@@ -165,7 +170,8 @@ int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len,
 		    user_frames(j, p, ip + ev->nkernel, ev->nuser, j->frames + ev->nkernel, &s.end);
 	if (s.end == STACK_END_CUT)
 		stat_inc(STAT_stack_cut);
-	else if (s.end != STACK_END_COMPLETE && s.end != STACK_END_NO_USER)
+	else if (s.end != STACK_END_COMPLETE && s.end != STACK_END_GUESSED &&
+		 s.end != STACK_END_NO_USER)
 		stat_inc(STAT_stack_stopped);
 	*ret = s;
 	return 0;

@@ -11,6 +11,7 @@
 struct kallsyms;
 struct module;
 struct processes;
+struct tables;
 
 enum sample_type { SAMPLE_CPU, SAMPLE_TYPE_MAX };
 
@@ -47,9 +48,12 @@ struct sample {
 
 struct stack_joiner;
 
-/* The books are borrowed for the joiner's life; kallsyms may be NULL (kernel frames unnamed). */
-struct stack_joiner *stack_joiner_new(struct processes *procs, const struct kallsyms *kallsyms,
-				      bool with_cmdline);
+/*
+ * The books are borrowed for the joiner's life; tables may be NULL (nobody unwinds by tables), and
+ * kallsyms (kernel frames unnamed).
+ */
+struct stack_joiner *stack_joiner_new(struct processes *procs, struct tables *tables,
+				      const struct kallsyms *kallsyms, bool with_cmdline);
 void stack_joiner_free(struct stack_joiner *j);
 /*
  * Joins one event. The sample's pointers live until the next call. Return addresses outside

@@ -8,35 +8,39 @@
 
 #include "util.h"
 
-#define STAT_LIST(X)                                                                  \
-	X(samples_due, "sampling program ran")                                        \
-	X(samples_kept, "samples that went into a profile")                           \
-	X(lost_counts_full, "samples lost: map of distinct stacks full")              \
-	X(lost_ring_full, "samples lost: ring buffer full")                           \
-	X(lost_busy, "samples lost: kernel map busy under the sample")                \
-	X(lost_scratch_busy, "samples lost: sample interrupted a sample")             \
-	X(lost_fold_full, "samples lost: window full")                                \
-	X(sideband_lost, "process events lost by the kernel; /proc was read again")   \
-	X(sideband_bad, "process events that could not be parsed")                    \
-	X(process_unknown, "stacks of a process that was gone before it was seen")    \
-	X(process_refused, "processes not tracked: too many")                         \
-	X(mapping_refused, "mappings not tracked: too many in one process")           \
-	X(maps_line_bad, "lines of /proc/PID/maps that could not be parsed")          \
-	X(no_access, "processes whose /proc files could not be read: permission")     \
-	X(module_unreadable, "mapped files that could not be opened")                 \
-	X(module_refused, "mapped files refused: not a sound ELF file, or too large") \
-	X(module_changed, "mapped files that had changed or were replaced when read") \
-	X(stack_cut, "stacks cut at the frame limit")                                 \
-	X(stack_stopped, "stacks that ended at a failed check")                       \
-	X(profiles_written, "profiles written to the store")                          \
-	X(profiles_removed, "profiles removed from the store to stay under max_mb")   \
-	X(profiles_failed, "profiles that could not be written")                      \
-	X(upload_sent, "profiles accepted by the server")                             \
-	X(upload_retried, "attempts to send that failed and will be tried again")     \
-	X(upload_refused, "profiles refused by the server for good and dropped")      \
-	X(spool_dropped, "profiles dropped from the full spool, oldest first")        \
-	X(spool_bad, "spool files set aside: damaged")                                \
-	X(cpu_over_budget, "windows over cpu_budget; the rate was lowered")           \
+#define STAT_LIST(X)                                                                       \
+	X(samples_due, "sampling program ran")                                             \
+	X(samples_kept, "samples that went into a profile")                                \
+	X(lost_counts_full, "samples lost: map of distinct stacks full")                   \
+	X(lost_ring_full, "samples lost: ring buffer full")                                \
+	X(lost_busy, "samples lost: kernel map busy under the sample")                     \
+	X(lost_scratch_busy, "samples lost: sample interrupted a sample")                  \
+	X(lost_fold_full, "samples lost: window full")                                     \
+	X(sideband_lost, "process events lost by the kernel; /proc was read again")        \
+	X(sideband_bad, "process events that could not be parsed")                         \
+	X(process_unknown, "stacks of a process that was gone before it was seen")         \
+	X(process_refused, "processes not tracked: too many")                              \
+	X(mapping_refused, "mappings not tracked: too many in one process")                \
+	X(maps_line_bad, "lines of /proc/PID/maps that could not be parsed")               \
+	X(no_access, "processes whose /proc files could not be read: permission")          \
+	X(module_unreadable, "mapped files that could not be opened")                      \
+	X(module_refused, "mapped files refused: not a sound ELF file, or too large")      \
+	X(module_changed, "mapped files that had changed or were replaced when read")      \
+	X(unwind_refused, "mapped files without an unwind table: damaged or over a limit") \
+	X(unwind_evicted, "unwind tables evicted to stay under table_memory_mb")           \
+	X(unwind_no_room, "unwind tables that found no room under table_memory_mb")        \
+	X(publish_failed, "processes whose mappings the kernel could not be told")         \
+	X(stack_cut, "stacks cut at the frame limit")                                      \
+	X(stack_stopped, "stacks that ended at a failed check")                            \
+	X(profiles_written, "profiles written to the store")                               \
+	X(profiles_removed, "profiles removed from the store to stay under max_mb")        \
+	X(profiles_failed, "profiles that could not be written")                           \
+	X(upload_sent, "profiles accepted by the server")                                  \
+	X(upload_retried, "attempts to send that failed and will be tried again")          \
+	X(upload_refused, "profiles refused by the server for good and dropped")           \
+	X(spool_dropped, "profiles dropped from the full spool, oldest first")             \
+	X(spool_bad, "spool files set aside: damaged")                                     \
+	X(cpu_over_budget, "windows over cpu_budget; the rate was lowered")                \
 	X(no_memory, "work skipped: out of memory")
 
 enum stat_id {

@@ -12,9 +12,9 @@ fi
 
 # Shelves, never upward. A file that is in none is an error: say where it belongs.
 base="util log stat htab cpus arena strtab"
-books="task_event module elfsym kallsyms process cfi tables"
+books="task_event module elfsym kallsyms process cfi table tablefile slabs tables"
 line="sampler sideband stack fold names pprof store spool upload line"
-edge="main cmd cmd_run cmd_record agent report guard config preflight"
+edge="main cmd cmd_run cmd_record cmd_tables agent report guard config preflight"
 level() {
     case " $base " in *" $1 "*) echo 1; return ;; esac
     case " $books " in *" $1 "*) echo 2; return ;; esac

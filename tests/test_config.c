@@ -118,6 +118,8 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_int_equal(c.upload_interval_s, 60);
 	assert_true(c.kernel_frames);
 	assert_int_equal(c.max_frames, 64);
+	assert_true(c.dwarf_unwind);
+	assert_int_equal(c.table_memory_mb, 64);
 	assert_true(c.cpu_budget == 1.0);
 	assert_true(c.strip_process_args);
 	assert_false(c.plain_pid);
@@ -208,8 +210,8 @@ static void number_ranges_hold_at_both_edges(void **state)
 		snprintf(value, sizeof(value), "%.10g", hi + step);
 		assert_int_equal(try_value(k, value), -EINVAL);
 	}
-	/* sample_hz, upload_interval_s, max_frames, cpu_budget, spool_mb, max_mb */
-	assert_int_equal(n, 6);
+	/* sample_hz, upload_interval_s, max_frames, table_memory_mb, cpu_budget, spool_mb, max_mb */
+	assert_int_equal(n, 7);
 }
 
 static void numbers_are_plain_digits(void **state)

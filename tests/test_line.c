@@ -163,7 +163,7 @@ static void player_init(struct player *p, FILE *out, const char *service)
 	p->modules = modules_new(1 << 20);
 	p->procs = processes_new(p->modules, "/nonexistent", false);
 	assert_int_equal(kallsyms_new(DIR "kallsyms", &p->kallsyms), 0);
-	p->line = line_new(p->procs, p->kallsyms, &o);
+	p->line = line_new(p->procs, NULL, p->kallsyms, &o);
 	assert_non_null(p->line);
 }
 
