@@ -116,7 +116,8 @@ enum unwind_cfa {
 	UNWIND_CFA_DEREF,
 	UNWIND_CFA_SCALED,
 	UNWIND_CFA_PLT,
-	UNWIND_CFA_FP, /* step by frame pointer: no table, or code that does without CFI */
+	UNWIND_CFA_URETPROBE, /* not CFI either: the return address is in the task's list */
+	UNWIND_CFA_FP,        /* step by frame pointer: no table, or code that does without CFI */
 };
 
 enum unwind_from {
@@ -182,10 +183,11 @@ struct leaf_block {
 _Static_assert(sizeof(struct leaf_head) == 8, "leaf_head is an ABI between two compilers");
 
 enum map_kind {
-	MAP_TABLE,   /* index and rules are there */
-	MAP_PENDING, /* a table is being made */
-	MAP_FP,      /* a file without a table: frame pointers are the rule */
-	MAP_JIT,     /* memory that is no file: frame pointers, if anything */
+	MAP_TABLE,     /* index and rules are there */
+	MAP_PENDING,   /* a table is being made */
+	MAP_FP,        /* a file without a table: frame pointers are the rule */
+	MAP_JIT,       /* memory that is no file: frame pointers, if anything */
+	MAP_URETPROBE, /* the kernel's trampoline: return addresses are in the task's list */
 };
 
 /* One executable mapping of a process; sorted by lo, without overlaps. */

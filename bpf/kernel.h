@@ -41,6 +41,17 @@ struct mm_struct {
 	unsigned long start_stack;
 };
 
+/* include/linux/uprobes.h: a function whose return address the kernel replaced. */
+struct return_instance {
+	unsigned long orig_ret_vaddr;
+	bool chained; /* replaced once more by the one before */
+	struct return_instance *next;
+};
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+};
+
 struct task_struct {
 	unsigned int flags;
 	int pid;
@@ -49,6 +60,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
+	struct uprobe_task *utask;
 	u64 start_boottime; /* 5.5 and newer; real_start_time before */
 	u64 self_exec_id;   /* 64 bits wide since 5.7 */
 	unsigned in_execve : 1;

@@ -43,7 +43,8 @@ struct walk {
 	u32 end; /* enum stack_end */
 	u32 gen; /* of the image's mappings; 0: not published */
 	u32 maps, nmaps;
-	u32 have_map; /* map holds ip */
+	u64 uretprobe; /* next entry of the task's list of replaced return addresses; 1: none */
+	u32 have_map;  /* map holds ip */
 	struct map_entry map;
 	u32 block; /* between walk_find_leaf() and walk_find_row() */
 	u32 leaf;
@@ -243,44 +244,61 @@ static __always_inline u32 byte_sum(u64 v)
 	return (u32)(v * 0x0001000100010001ull >> 48);
 }
 
+/* Prefix sums of four bytes, in 16-bit lanes. */
+static __always_inline u64 prefix_sums(u32 bytes)
+{
+	u64 v = bytes;
+
+	v = (v | v << 16) & 0x0000ffff0000ffffull;
+	v = (v | v << 8) & 0x00ff00ff00ff00ffull;
+	return v * 0x0001000100010001ull;
+}
+
+/* How many 16-bit lanes are at most max; lanes and max are below 2^15. */
+static __always_inline u32 lanes_within(u64 lanes, u32 max)
+{
+	const u64 ones = 0x0001000100010001ull, tops = 0x8000800080008000ull;
+
+	/* The top bit of a lane survives the subtraction when the lane is not over max. */
+	return (u32)((((((max * ones) | tops) - lanes) & tops) >> 15) * ones >> 48);
+}
+
 /*
  * The last row of a block at or before `target` bytes from its start: adds up gaps, eight at a
  * time while all eight fit. Returns the row's number.
  */
 __noinline u32 walk_find_row(u32 leaf, u32 gap_off, u32 rows, u32 target)
 {
-	u32 first = rows & 0xffff, left = rows >> 16, row = first, at = 0, i, k, off;
+	u32 first = rows & 0xffff, left = rows >> 16, at = 0, i;
 	u8 *slab = walk_slab(leaf);
 
 	if (!slab)
-		return row;
+		return first;
 	for (i = 0; i < LEAF_BLOCK_ROWS / 8; i++) {
-		u32 count = left > 8 ? 8 : left, sum;
-		u64 gaps;
+		u32 off = gap_off + first + 1 + i * 8, rest = left - i * 8, sum;
+		u64 gaps, sums;
 
-		off = gap_off + row + 1;
-		if (!left || off > SLAB_BYTES - 8)
+		/* Checked and used from one register: the verifier knows no other to be equal. */
+		asm volatile("" : "+r"(off));
+		if (left <= i * 8 || off > SLAB_BYTES - 8)
 			break;
 		gaps = *(u64 *)(slab + off);
-		if (count < 8)
-			gaps &= (1ull << (count * 8 & 63)) - 1;
+		if (rest < 8)
+			gaps &= ~0ull >> ((64 - rest * 8) & 63);
 		sum = byte_sum(gaps);
 		if (at + sum <= target) {
 			at += sum;
-			row += count;
-			left -= count;
 			continue;
 		}
-		for (k = 0; k < 8; k++) {
-			at += gaps & 0xff;
-			gaps >>= 8;
-			if (at > target)
-				break;
-			row++;
-		}
+		/* Within this word: its prefix sums say how far. */
+		sums = prefix_sums((u32)gaps);
+		left = i * 8 + lanes_within(sums, target - at);
+		at += (u32)(sums >> 48);
+		if (at <= target)
+			left += lanes_within(prefix_sums((u32)(gaps >> 32)), target - at);
 		break;
 	}
-	return row;
+	return first + left;
 }
 
 /* From w->leaf and w->block to w->rule and w->wide; nonzero: nothing sound is there. */
@@ -334,11 +352,28 @@ __noinline int walk_read_rule(u32 slot)
 	return 0;
 }
 
-static __always_inline void walk_set_fp_rule(struct walk *w, u8 flags)
+static __always_inline void walk_set_rule(struct walk *w, u8 cfa, u8 flags)
 {
-	struct unwind_rule rule = { .cfa = UNWIND_CFA_FP, .flags = flags };
+	struct unwind_rule rule = { .cfa = cfa, .flags = flags };
 
 	w->rule = rule;
+}
+
+/* 0 when the address is the first byte of the return probes' page, which no call lies before. */
+static __always_inline int walk_is_trampoline(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	u32 exact;
+
+	if (!s)
+		return 1;
+	exact = s->walk.exact;
+	s->walk.exact = 1;
+	if (!walk_find_map(slot) && s->walk.map.kind == MAP_URETPROBE)
+		return 0;
+	s->walk.exact = exact;
+	s->walk.have_map = 0;
+	return 1;
 }
 
 /* The rule of the frame's address, from the cache or the tables, into w->rule. */
@@ -354,7 +389,7 @@ __noinline int walk_find_rule(u32 slot)
 		return 1;
 	w = &s->walk;
 	if (!w->gen) {
-		walk_set_fp_rule(w, UNWIND_GUESSED);
+		walk_set_rule(w, UNWIND_CFA_FP, UNWIND_GUESSED);
 		return 0;
 	}
 	pc = walk_pc(w);
@@ -364,15 +399,27 @@ __noinline int walk_find_rule(u32 slot)
 		w->rule = c->rule;
 		return 0;
 	}
-	if (walk_find_map(slot)) {
-		walk_set_fp_rule(w, UNWIND_GUESSED);
+	if (walk_find_map(slot) && walk_is_trampoline(slot)) {
+		walk_set_rule(w, UNWIND_CFA_FP, UNWIND_GUESSED);
 		return 0; /* not kept: the mapping may be published any moment */
 	}
-	if (w->map.kind == MAP_FP || w->map.kind == MAP_JIT)
-		walk_set_fp_rule(w, w->map.kind == MAP_JIT ? UNWIND_JIT : 0);
-	else if (w->map.kind != MAP_TABLE || walk_find_leaf(slot) || walk_read_rule(slot) ||
-		 w->rule.cfa == UNWIND_CFA_NONE)
-		walk_set_fp_rule(w, UNWIND_GUESSED);
+	switch (w->map.kind) {
+	case MAP_TABLE:
+		if (walk_find_leaf(slot) || walk_read_rule(slot) || w->rule.cfa == UNWIND_CFA_NONE)
+			walk_set_rule(w, UNWIND_CFA_FP, UNWIND_GUESSED);
+		break;
+	case MAP_FP:
+		walk_set_rule(w, UNWIND_CFA_FP, 0);
+		break;
+	case MAP_JIT:
+		walk_set_rule(w, UNWIND_CFA_FP, UNWIND_JIT);
+		break;
+	case MAP_URETPROBE:
+		walk_set_rule(w, UNWIND_CFA_URETPROBE, 0);
+		break;
+	default:
+		walk_set_rule(w, UNWIND_CFA_FP, UNWIND_GUESSED);
+	}
 	if (c && !(w->rule.flags & UNWIND_WIDE)) {
 		c->gen = 0;
 		c->pc = pc;
@@ -644,6 +691,46 @@ static __always_inline int walk_table_step(struct scratch *s)
 	return walk_up(w, ra, cfa, fp, know, exact);
 }
 
+/*
+ * The frame's address is the trampoline that a return probe put in place of the real one: takes
+ * that from the task's list (kernel/events/uprobes.c), innermost first.
+ */
+__noinline int walk_uretprobe(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	struct walk *w;
+
+	if (!s)
+		return 1;
+	w = &s->walk;
+#ifdef __bpf__
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct return_instance *ri = (void *)w->uretprobe;
+	int i;
+
+	if (!ri)
+		ri = BPF_CORE_READ(task, utask, return_instances);
+	if (!ri || w->uretprobe == 1)
+		return walk_stop(w, STACK_END_NO_RULE);
+	w->ip = BPF_CORE_READ(ri, orig_ret_vaddr);
+	/* Several probes on one function: all hold the real address, and go together. */
+	for (i = 0; i < 8 && BPF_CORE_READ(ri, chained); i++)
+		ri = BPF_CORE_READ(ri, next);
+	ri = BPF_CORE_READ(ri, next);
+	w->uretprobe = ri ? (u64)ri : 1;
+	w->exact = 0;
+	w->have_map = 0;
+	if (w->ip < USER_IP_MIN || w->ip >= USER_IP_MAX)
+		return walk_stop(w, STACK_END_NOT_EXEC);
+	/* The trampoline is no frame: its place is the real one's. */
+	w->n--;
+	w->nuser--;
+	return 0;
+#else
+	return walk_stop(w, STACK_END_NO_RULE);
+#endif
+}
+
 /* One frame; nonzero ends the walk. */
 __noinline int walk_frame(u32 slot)
 {
@@ -669,6 +756,8 @@ __noinline int walk_frame(u32 slot)
 		return walk_stop(w, STACK_END_NO_RULE);
 	case UNWIND_CFA_SIGNAL:
 		return walk_signal_frame(slot);
+	case UNWIND_CFA_URETPROBE:
+		return walk_uretprobe(slot);
 	default:
 		return walk_table_step(s);
 	}
@@ -686,6 +775,7 @@ static __always_inline void walk_stack(struct scratch *s, u32 slot, const struct
 
 	w->gen = 0;
 	w->have_map = 0;
+	w->uretprobe = 0;
 	w->guessed = 0;
 	w->exact = 1;
 	w->know = KNOW_FP | KNOW_BX | KNOW_ALL;

@@ -35,11 +35,12 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-#define RETRY_NS   NSEC_PER_SEC       /* between attempts at a file that could not be read */
-#define REREAD_NS  (2 * NSEC_PER_SEC) /* see is_outdated() */
-#define VDSO_MAX   (1u << 20)
-#define TRIM_BYTES (1u << 20) /* a table of this size was worth giving memory back */
-#define PROC_NAME  64         /* "/proc/PID/map_files/LO-HI" and the like */
+#define RETRY_NS     NSEC_PER_SEC       /* between attempts at a file that could not be read */
+#define REREAD_NS    (2 * NSEC_PER_SEC) /* see is_outdated() */
+#define JOIN_SECONDS 1
+#define VDSO_MAX     (1u << 20)
+#define TRIM_BYTES   (1u << 20) /* a table of this size was worth giving memory back */
+#define PROC_NAME    64         /* "/proc/PID/map_files/LO-HI" and the like */
 
 /* Cyclic doubly linked; a link that is in no list points to itself. */
 struct link {
@@ -1105,6 +1106,15 @@ static void jobs_free(struct job *j)
 	}
 }
 
+static bool worker_ended(struct modules *ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += JOIN_SECONDS;
+	return !pthread_timedjoin_np(ms->worker, NULL, &until);
+}
+
 void modules_free(struct modules *ms)
 {
 	u32 i;
@@ -1115,7 +1125,12 @@ void modules_free(struct modules *ms)
 	ms->stop = true;
 	pthread_cond_signal(&ms->work);
 	pthread_mutex_unlock(&ms->lock);
-	pthread_join(ms->worker, NULL);
+	/* A file on a dead mount may hold the worker for ever; then nothing of it is ours any more. */
+	if (!worker_ended(ms)) {
+		log_warn(
+			"a mapped file cannot be read to its end: its file system does not answer");
+		return;
+	}
 	jobs_free(ms->queue);
 	jobs_free(ms->done);
 	for (i = 0; i < ms->n; i++)

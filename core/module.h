@@ -48,7 +48,10 @@ struct table;
  * are read again on need. Starts the worker. Owned; NULL when out of memory or threads.
  */
 struct modules *modules_new(size_t symbol_bytes);
-/* Joins the worker; waits for a file operation under way. NULL is fine. */
+/*
+ * Waits for the file operation under way, for a second at most: a worker that hangs in a dead file
+ * system is left behind with its memory, for the process's end. NULL is fine.
+ */
 void modules_free(struct modules *ms);
 
 /*

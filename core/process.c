@@ -1000,6 +1000,7 @@ bool processes_mapping(struct processes *ps, struct process *p, u32 i, struct pr
 		.hi = m->v[i].hi,
 		.offset = m->v[i].offset,
 		.image = m->v[i].file->image,
+		.path = m->v[i].file->path,
 		.module = mapping_module(ps, p, &m->v[i], false),
 	};
 	return true;

@@ -69,6 +69,7 @@ int processes_locate(struct processes *ps, struct process *p, u64 addr, struct p
 struct process_mapping {
 	u64 lo, hi, offset;
 	bool image;            /* a file; false: memory that is none */
+	const char *path;      /* borrowed */
 	struct module *module; /* borrowed; NULL unless image, or when out of memory */
 };
 /*

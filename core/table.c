@@ -24,7 +24,7 @@ _Static_assert((int)CFI_CFA_REG == (int)UNWIND_CFA_REG, "cfi.h and abi.h agree")
 _Static_assert((int)CFI_CFA_DEREF == (int)UNWIND_CFA_DEREF, "cfi.h and abi.h agree");
 _Static_assert((int)CFI_CFA_SCALED == (int)UNWIND_CFA_SCALED, "cfi.h and abi.h agree");
 _Static_assert((int)CFI_CFA_PLT == (int)UNWIND_CFA_PLT, "cfi.h and abi.h agree");
-_Static_assert((int)CFI_CFA_MAX == (int)UNWIND_CFA_FP, "cfi.h and abi.h agree");
+_Static_assert((int)CFI_CFA_MAX == (int)UNWIND_CFA_URETPROBE, "cfi.h and abi.h agree");
 _Static_assert((int)CFI_RULE_SIGNAL_FRAME == (int)UNWIND_SIGNAL_FRAME, "cfi.h and abi.h agree");
 _Static_assert((int)CFI_RULE_RA_SIGNED == (int)UNWIND_RA_SIGNED, "cfi.h and abi.h agree");
 
@@ -660,7 +660,8 @@ static bool header_sound(const struct saved *s, size_t len)
 /* DWARF numbers of both machines are below 32. */
 static bool rule_sound(const struct unwind_rule *r, const struct unwind_wide *w)
 {
-	return r->cfa <= UNWIND_CFA_FP && r->fp <= UNWIND_FROM_LOST && r->ra <= UNWIND_FROM_LOST &&
+	return r->cfa <= UNWIND_CFA_FP && r->cfa != UNWIND_CFA_URETPROBE &&
+	       r->fp <= UNWIND_FROM_LOST && r->ra <= UNWIND_FROM_LOST &&
 	       r->bx <= UNWIND_FROM_LOST && r->cfa_reg < 32 && r->fp_reg < 32 && r->ra_reg < 32 &&
 	       !(r->flags & ~(RULE_FLAGS | UNWIND_WIDE)) && w->cfa_index < 32;
 }

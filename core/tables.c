@@ -528,6 +528,8 @@ static int add_mapping(struct tables *t, struct published *pub, const struct pro
 	struct known *known;
 	struct unit *u = NULL;
 
+	if (!strcmp(map->path, "[uprobes]"))
+		e.kind = MAP_URETPROBE;
 	if (!map->image)
 		return add_entry(t, &e);
 	e.kind = MAP_PENDING;
