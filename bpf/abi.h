@@ -82,9 +82,9 @@ struct stack_event {
 	__u32 tid;
 	__u16 nkernel;
 	__u16 nuser;
-	__u32 end; /* enum stack_end */
-	__u32 pad;
-	/* nkernel + nuser addresses follow, __u64 each. */
+	__u32 end;     /* enum stack_end */
+	__u32 in_exec; /* between two images: which one the key means is not certain */
+		       /* nkernel + nuser addresses follow, __u64 each. */
 };
 
 #define STACK_EVENT_MAX \

@@ -227,6 +227,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			w->n = (u32)bytes / sizeof(u64);
 	}
 	s->ev.nkernel = w->n;
+	s->ev.in_exec = 0;
 
 	flags = BPF_CORE_READ(task, flags);
 	if (flags & PF_KTHREAD) {
@@ -236,6 +237,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	} else if (BPF_CORE_READ_BITFIELD_PROBED(task, in_execve)) {
 		/* The saved registers are the old image's, the memory may be the new one's. */
 		w->end = STACK_END_COMPLETE;
+		s->ev.in_exec = 1;
 	} else {
 		switch (user_regs(ctx, task, s)) {
 		case 0:

@@ -757,6 +757,7 @@ static void on_exec(struct processes *ps, const struct task_event *ev)
 	}
 	/* The old image stays until its samples are in; then processes_trim() finds it replaced. */
 	old->exited = true;
+	old->replaced = true;
 }
 
 static void on_mmap(struct processes *ps, const struct task_event *ev)
@@ -830,10 +831,12 @@ static bool may_be(const struct processes *ps, const struct process *p, const st
 /* Nobody announced it: read it now, or keep what the sample says. */
 static struct process *unannounced(struct processes *ps, const struct stack_key *key)
 {
-	struct process *p = image_new(ps, key->tgid);
+	struct process *old = current_image(ps, key->tgid), *p = image_new(ps, key->tgid);
 
 	if (!p)
 		return NULL;
+	if (old)
+		old->exited = old->replaced = true;
 	if (read_process(ps, p) || p->start_ticks != key->start_ns / ps->tick_ns) {
 		/* Gone, or the pid belongs to another by now: nothing of that may be taken. */
 		stat_inc(STAT_process_unknown);
@@ -875,6 +878,13 @@ struct process *processes_find(struct processes *ps, const struct stack_key *key
 		best->id_known = true;
 	}
 	return best;
+}
+
+struct process *processes_current(struct processes *ps, const struct stack_key *key)
+{
+	struct process *p = current_image(ps, key->tgid);
+
+	return p && (!p->start_ns || p->start_ns == key->start_ns) ? p : NULL;
 }
 
 /* --- identity --------------------------------------------------------------------------------- */
@@ -1057,9 +1067,13 @@ void processes_trim(struct processes *ps, u64 now_ns)
 	if (all)
 		ps->trimmed_ns = now_ns;
 	for (i = 0; i < ps->n;) {
-		if ((all || ps->v[i]->exited) && is_gone(ps, ps->v[i]))
+		struct process *p = ps->v[i];
+
+		if ((all || p->exited) && is_gone(ps, p)) {
 			image_drop(ps, i);
-		else
-			i++;
+			continue;
+		}
+		p->exited = false; /* other threads go on */
+		i++;
 	}
 }

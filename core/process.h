@@ -24,6 +24,7 @@ struct process {
 	u32 exec_id;
 	bool id_known; /* start_ns and exec_id are */
 	bool exited;   /* the main thread has ended */
+	bool replaced; /* another image runs under the pid */
 	u64 born_ns;   /* CLOCK_MONOTONIC of the fork or exec; 0: before us */
 	u64 read_ns;   /* when /proc was read: events before it are in */
 	char comm[COMM_LEN];
@@ -53,6 +54,11 @@ void processes_event(struct processes *ps, const struct task_event *ev);
  */
 struct process *processes_find(struct processes *ps, const struct stack_key *key, u64 time_ns,
 			       bool read_proc);
+/*
+ * The image that runs under a key's pid now, for a sample from within an exec: its number of execs
+ * may be the old image's or the new one's, so nothing is concluded from it. Borrowed; may be NULL.
+ */
+struct process *processes_current(struct processes *ps, const struct stack_key *key);
 /* Container id and command line, read when first asked for; a dead process has its parent's. */
 void processes_identify(struct processes *ps, struct process *p);
 

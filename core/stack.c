@@ -157,10 +157,11 @@ int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len,
 	comm[COMM_LEN] = '\0';
 	s.thread = clean(j, comm, COMM_LEN * 3);
 	if (s.end != STACK_END_NO_USER) {
-		p = processes_find(j->procs, &ev->key, ev->time_ns, last_try);
-		if (!p && !last_try)
+		p = ev->in_exec ? processes_current(j->procs, &ev->key)
+				: processes_find(j->procs, &ev->key, ev->time_ns, last_try);
+		if (!p && !last_try && !ev->in_exec)
 			return -EAGAIN;
-		if (p && j->tables)
+		if (p && j->tables && !ev->in_exec)
 			tables_want(j->tables, p);
 	}
 	set_identity(j, p, &s);

@@ -667,9 +667,12 @@ void tables_want(struct tables *t, struct process *p)
 
 	if (pub) {
 		pub->wanted_ns = now;
+		/* Pushed out by a publication that this sample proves wrong: say it again. */
+		if (!pub->live && pub->maps.bytes && !p->replaced)
+			pub->version = UINT64_MAX;
 		return;
 	}
-	if (p->exited || !p->id_known || !p->maps)
+	if (p->exited || p->replaced || !p->id_known || !p->maps)
 		return;
 	if (t->npubs == PROC_ENTRIES_MAX) {
 		pub = oldest_pub(t, NULL);
@@ -693,6 +696,8 @@ void tables_want(struct tables *t, struct process *p)
 
 static bool is_due(const struct published *pub, u64 now)
 {
+	if (pub->process->replaced)
+		return false; /* what the pid runs now must not be pushed out */
 	if (pub->version == pub->process->maps_version && !pub->pending)
 		return false;
 	/* Unpublished for room: only a new sample brings it back. */

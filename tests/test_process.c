@@ -272,6 +272,30 @@ static void row32_exec_makes_a_new_image(void **state __unused)
 	modules_free(ms);
 }
 
+/* Within an exec the number of execs is the old image's for a while: nothing follows from it. */
+static void sample_within_an_exec_names_no_image(void **state __unused)
+{
+	struct modules *ms;
+	struct processes *ps = book(&ms);
+	struct stack_key key = { .tgid = FAR, .start_ns = 5, .exec_id = 1 };
+	struct process *p, *now;
+
+	event(ps, TASK_FORK, 10, FAR, 1, NULL);
+	event(ps, TASK_EXEC, 30, FAR, 0, "two");
+	map(ps, 31, FAR, 0x1000, 0x2000, "/bin/two");
+	now = processes_current(ps, &key); /* sampled in the kernel, still counted as the first */
+	assert_string_equal(now->exe, "/bin/two");
+	key.exec_id = 2;
+	p = processes_find(ps, &key, 40, false);
+	assert_ptr_equal(p, now);
+	assert_int_equal(p->exec_id, 2);
+	assert_false(p->replaced);
+	key.start_ns = 6; /* another process */
+	assert_null(processes_current(ps, &key));
+	processes_free(ps);
+	modules_free(ms);
+}
+
 static void *wait_for_pipe(void *fd)
 {
 	char c;
@@ -309,7 +333,7 @@ static void row33_main_thread_gone_others_run(void **state __unused)
 	close(fd[0]);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	processes_trim(ps, 3 * NSEC_PER_SEC);
+	processes_trim(ps, 13 * NSEC_PER_SEC);
 	assert_int_equal(processes_count(ps), 0);
 	close(ready[0]);
 	close(ready[1]);
@@ -493,6 +517,7 @@ int main(void)
 		cmocka_unit_test(row30_process_gone_before_it_was_seen),
 		cmocka_unit_test(row31_reused_pid_never_takes_the_other_ones_identity),
 		cmocka_unit_test(row32_exec_makes_a_new_image),
+		cmocka_unit_test(sample_within_an_exec_names_no_image),
 		cmocka_unit_test(row33_main_thread_gone_others_run),
 		cmocka_unit_test(row34_thirty_thousand_processes),
 		cmocka_unit_test(row34_more_than_the_limit_is_refused_and_counted),

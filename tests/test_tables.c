@@ -365,6 +365,27 @@ static void no_room_at_all_is_counted(void **state __unused)
 	world_fini(&w);
 }
 
+/* An image that still waits for a file when its pid executes another program. */
+static void replaced_image_never_pushes_out_the_one_that_runs(void **state __unused)
+{
+	struct task_event ev = {
+		.type = TASK_EXEC, .time_ns = UINT64_MAX, .pid = (u32)getpid(), .comm = "other"
+	};
+	struct world w;
+	u32 n;
+
+	world_init(&w, 64 << 20);
+	tables_want(w.tables, w.self);
+	processes_event(w.procs, &ev); /* before its first publication */
+	settle(&w);
+	assert_int_equal(w.kernel.publishes, 0);
+	n = w.kernel.publishes;
+	tables_want(w.tables, w.self); /* a late sample of it changes nothing */
+	settle(&w);
+	assert_int_equal(w.kernel.publishes, n);
+	world_fini(&w);
+}
+
 static void dropped_image_is_unpublished(void **state __unused)
 {
 	struct world w;
@@ -394,6 +415,7 @@ int main(void)
 		cmocka_unit_test(new_mapping_is_published_and_the_old_list_freed_after_a_grace),
 		cmocka_unit_test(failed_publish_is_counted_and_leaves_the_old),
 		cmocka_unit_test(no_room_at_all_is_counted),
+		cmocka_unit_test(replaced_image_never_pushes_out_the_one_that_runs),
 		cmocka_unit_test(dropped_image_is_unpublished),
 	};
 
