@@ -20,8 +20,10 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
-#define __noinline      __attribute__((noinline))
+#define __noinline __attribute__((noinline))
+#ifndef __always_inline /* the C library has it, too */
 #define __always_inline inline __attribute__((always_inline))
+#endif
 
 struct unwind_map;
 

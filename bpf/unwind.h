@@ -237,6 +237,19 @@ __noinline int walk_find_leaf(u32 slot)
 	return 0;
 }
 
+/* Eight bytes at any address: one load in BPF, where a copy of unknown alignment becomes eight. */
+static __always_inline u64 load8(const u8 *p)
+{
+#ifdef __bpf__
+	return *(const u64 *)p;
+#else
+	u64 v;
+
+	__builtin_memcpy(&v, p, sizeof(v));
+	return v;
+#endif
+}
+
 /* Sum of the eight bytes of a word. */
 static __always_inline u32 byte_sum(u64 v)
 {
@@ -282,7 +295,7 @@ __noinline u32 walk_find_row(u32 leaf, u32 gap_off, u32 rows, u32 target)
 		asm volatile("" : "+r"(off));
 		if (left <= i * 8 || off > SLAB_BYTES - 8)
 			break;
-		gaps = *(u64 *)(slab + off);
+		gaps = load8(slab + off);
 		if (rest < 8)
 			gaps &= ~0ull >> ((64 - rest * 8) & 63);
 		sum = byte_sum(gaps);
@@ -352,6 +365,50 @@ __noinline int walk_read_rule(u32 slot)
 	return 0;
 }
 
+/*
+ * The row of w->map's table for the frame's address; nonzero: none. A return address may be the
+ * first byte of the function that a thread or coroutine begins with, which nothing has called and
+ * nothing lies before: then that function's own first row tells.
+ */
+__noinline int walk_find_table_rule(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	struct walk *w;
+	int none;
+
+	if (!s)
+		return 1;
+	w = &s->walk;
+	none = walk_find_leaf(slot) || walk_read_rule(slot) || w->rule.cfa == UNWIND_CFA_NONE;
+	if (!none || w->exact)
+		return none;
+	w->exact = 1;
+	none = walk_find_leaf(slot) || walk_read_rule(slot) || w->rule.cfa != UNWIND_CFA_END;
+	w->exact = 0;
+	return none;
+}
+
+/*
+ * A signal's return trampoline whose entry says nothing of it, or that has none (Go, musl, the
+ * kernel's own on arm64): known by its code, the system call rt_sigreturn. Handlers return to its
+ * first byte, which is aligned, so that few other addresses are looked at.
+ */
+__noinline int walk_is_sigreturn(u32 slot)
+{
+	struct scratch *s = walk_scratch(slot);
+	u64 code;
+
+	if (!s || s->walk.exact || s->walk.ip & 15)
+		return 0;
+	if (bpf_probe_read_user(&code, sizeof(code), (const void *)s->walk.ip))
+		return 0;
+#if UNWIND_ARM64
+	return code == 0xd4000001d2801168ull; /* mov x8, #139; svc #0 */
+#else
+	return code == 0x0f0000000fc0c748ull; /* mov $15, %rax; the first byte of syscall */
+#endif
+}
+
 static __always_inline void walk_set_rule(struct walk *w, u8 cfa, u8 flags)
 {
 	struct unwind_rule rule = { .cfa = cfa, .flags = flags };
@@ -405,7 +462,7 @@ __noinline int walk_find_rule(u32 slot)
 	}
 	switch (w->map.kind) {
 	case MAP_TABLE:
-		if (walk_find_leaf(slot) || walk_read_rule(slot) || w->rule.cfa == UNWIND_CFA_NONE)
+		if (walk_find_table_rule(slot))
 			walk_set_rule(w, UNWIND_CFA_FP, UNWIND_GUESSED);
 		break;
 	case MAP_FP:
@@ -420,6 +477,8 @@ __noinline int walk_find_rule(u32 slot)
 	default:
 		walk_set_rule(w, UNWIND_CFA_FP, UNWIND_GUESSED);
 	}
+	if (w->map.kind != MAP_JIT && w->rule.cfa != UNWIND_CFA_SIGNAL && walk_is_sigreturn(slot))
+		walk_set_rule(w, UNWIND_CFA_SIGNAL, UNWIND_SIGNAL_FRAME);
 	if (c && !(w->rule.flags & UNWIND_WIDE)) {
 		c->gen = 0;
 		c->pc = pc;

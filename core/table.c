@@ -235,7 +235,10 @@ struct rows {
 /* Padding between functions. The last row closes the file and stays. */
 static bool is_padding(const struct cfi *cfi, u32 i)
 {
-	return i + 1 < cfi->nrows && cfi->rows[i + 1].pc - cfi->rows[i].pc <= TABLE_BRIDGE_MAX;
+	if (i + 1 >= cfi->nrows || cfi->rows[i + 1].pc - cfi->rows[i].pc > TABLE_BRIDGE_MAX)
+		return false;
+	/* A function that ends stacks is returned to at its first byte: see bpf/unwind.h. */
+	return cfi->rules[cfi->rows[i + 1].rule].cfa != CFI_CFA_END;
 }
 
 /* Before the first row NONE is in force. */

@@ -11,7 +11,7 @@
 struct cfi;
 
 /* Raised when packing, layout or struct unwind_rule change: old cache files then do not count. */
-#define TABLE_VERSION 2
+#define TABLE_VERSION 3
 
 /* The page index has to fit a slab. */
 #define TABLE_PAGES_MAX (SLAB_BYTES / sizeof(u32))
@@ -20,7 +20,7 @@ struct cfi;
 #define TABLE_SHIFT_MAX 16
 
 /* Alignment padding between functions, up to this many bytes, gets the rule before it. */
-#define TABLE_BRIDGE_MAX 32
+#define TABLE_BRIDGE_MAX 15
 /* Bytes without any entry from which on frame pointers are the rule, not a guess. */
 #define TABLE_WITHOUT_CFI_MIN 65536
 

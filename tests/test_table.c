@@ -106,7 +106,7 @@ static void expect_at(const struct cfi *c, const struct table *t, u64 addr)
 			return;
 		}
 		assert_true(i > 0 && i + 1 < c->nrows);
-		assert_true(c->rows[i + 1].pc - c->rows[i].pc <= 32);
+		assert_true(c->rows[i + 1].pc - c->rows[i].pc <= 15);
 		want = &c->rules[c->rows[i - 1].rule];
 	}
 	assert_int_equal(found, want->cfa != CFI_CFA_NONE);
@@ -514,7 +514,27 @@ static void file_without_rows_gives_an_empty_table(void **state __unused)
 	made_fini(&m);
 }
 
-static void padding_of_32_bytes_is_bridged_33_are_not(void **state __unused)
+/* A coroutine's stack ends at the first byte of such a function; the byte before must say so. */
+static void padding_before_an_end_of_stacks_stays(void **state __unused)
+{
+	struct unwind_rule rule;
+	struct made m = make(3);
+	struct table t;
+
+	m.c.rules[2] = (struct cfi_rule){ .cfa = CFI_CFA_END };
+	row(&m, 0, 1);
+	row(&m, 0x100, 0);
+	row(&m, 0x108, 2);
+	row(&m, 0x200, 0);
+	pack(&m, &t);
+	assert_false(table_find(&t, BASE + 0x107, &rule, NULL));
+	assert_true(table_find(&t, BASE + 0x108, &rule, NULL));
+	assert_int_equal(rule.cfa, UNWIND_CFA_END);
+	table_fini(&t);
+	made_fini(&m);
+}
+
+static void padding_of_15_bytes_is_bridged_16_are_not(void **state __unused)
 {
 	struct unwind_rule rule;
 	struct made m = make(3);
@@ -522,18 +542,18 @@ static void padding_of_32_bytes_is_bridged_33_are_not(void **state __unused)
 
 	row(&m, 0, 1);
 	row(&m, 0x100, 0);
-	row(&m, 0x120, 2);
+	row(&m, 0x10f, 2);
 	row(&m, 0x200, 0);
-	row(&m, 0x221, 1);
+	row(&m, 0x210, 1);
 	row(&m, 0x300, 0);
-	row(&m, 0x310, 1); /* the same rule on both sides: one row */
+	row(&m, 0x308, 1); /* the same rule on both sides: one row */
 	row(&m, 0x400, 0); /* the last one stays */
 	pack(&m, &t);
 	assert_int_equal(t.nmerged, 5);
-	assert_true(table_find(&t, BASE + 0x11f, &rule, NULL));
+	assert_true(table_find(&t, BASE + 0x10e, &rule, NULL));
 	assert_int_equal(rule.cfa_off, 8);
 	assert_false(table_find(&t, BASE + 0x200, &rule, NULL));
-	assert_true(table_find(&t, BASE + 0x30f, &rule, NULL));
+	assert_true(table_find(&t, BASE + 0x307, &rule, NULL));
 	assert_false(table_find(&t, BASE + 0x400, &rule, NULL));
 	table_fini(&t);
 	made_fini(&m);
@@ -974,7 +994,8 @@ int main(void)
 		cmocka_unit_test(outside_the_table_is_no_rule),
 		cmocka_unit_test(base_is_that_of_the_first_rows_page),
 		cmocka_unit_test(file_without_rows_gives_an_empty_table),
-		cmocka_unit_test(padding_of_32_bytes_is_bridged_33_are_not),
+		cmocka_unit_test(padding_before_an_end_of_stacks_stays),
+		cmocka_unit_test(padding_of_15_bytes_is_bridged_16_are_not),
 		cmocka_unit_test(page_of_256_rules_is_kept_257_halve_it),
 		cmocka_unit_test(page_with_a_row_at_every_byte_is_halved),
 		cmocka_unit_test(smallest_page_has_256_rules_at_most),
