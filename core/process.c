@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
@@ -1051,6 +1052,9 @@ static bool is_gone(struct processes *ps, const struct process *p)
 
 	if (current_image(ps, p->pid) != p)
 		return true; /* another exec, or another process */
+	/* One cheap call settles most of a storm of short lives. */
+	if (kill((pid_t)p->pid, 0) && errno == ESRCH)
+		return true;
 	if (read_stat(ps, p->pid, comm, &ppid, &start))
 		return true;
 	return p->id_known && start != p->start_ns / ps->tick_ns;
