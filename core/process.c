@@ -998,21 +998,58 @@ static struct module *mapping_module(struct processes *ps, const struct process 
 	return f->module;
 }
 
+/*
+ * Text that its program has moved to anonymous memory, for huge pages mostly: what lies within the
+ * executable segment of the file that is mapped right before or behind it is still that file's.
+ * Finds the mapping as if it had never been moved; false when it is just memory.
+ */
+static bool moved_text(struct processes *ps, const struct process *p, const struct process_maps *m,
+		       u32 i, bool symbols, struct mapping *ret)
+{
+	const u64 page = (u64)sysconf(_SC_PAGESIZE);
+	const struct mapping *map = &m->v[i];
+	u64 size = map->hi - map->lo;
+	u32 k;
+
+	for (k = 0; k < 2; k++) {
+		const struct mapping *near = k ? map + 1 : map - 1;
+		const struct module_segment *seg;
+		struct module *module;
+		u64 offset;
+
+		if ((k ? i + 1 == m->n : !i) || !near->file->image)
+			continue;
+		module = mapping_module(ps, p, near, symbols);
+		offset = near->offset + (map->lo - near->lo);
+		seg = module ? module_exec_segment(module, offset, offset + size) : NULL;
+		if (!seg || offset + page <= seg->offset ||
+		    offset + size >= seg->offset + seg->file_size + page)
+			continue;
+		*ret = (struct mapping){ map->lo, map->hi, offset, near->file };
+		return true;
+	}
+	return false;
+}
+
 bool processes_mapping(struct processes *ps, struct process *p, u32 i, struct process_mapping *ret)
 {
 	struct process_maps *m = p->maps;
+	struct mapping map;
 
 	if (m)
 		maps_settle(ps, m);
 	if (!m || i >= m->n)
 		return false;
+	map = m->v[i];
+	if (!map.file->image)
+		moved_text(ps, p, m, i, false, &map);
 	*ret = (struct process_mapping){
-		.lo = m->v[i].lo,
-		.hi = m->v[i].hi,
-		.offset = m->v[i].offset,
-		.image = m->v[i].file->image,
-		.path = m->v[i].file->path,
-		.module = mapping_module(ps, p, &m->v[i], false),
+		.lo = map.lo,
+		.hi = map.hi,
+		.offset = map.offset,
+		.image = map.file->image,
+		.path = map.file->path,
+		.module = mapping_module(ps, p, &map, false),
 	};
 	return true;
 }
@@ -1026,7 +1063,7 @@ void processes_on_drop(struct processes *ps, void (*fn)(void *arg, struct proces
 int processes_locate(struct processes *ps, struct process *p, u64 addr, struct process_place *ret)
 {
 	struct process_maps *m = p->maps;
-	struct mapping *map;
+	struct mapping map;
 	u32 i;
 
 	if (!m)
@@ -1035,11 +1072,13 @@ int processes_locate(struct processes *ps, struct process *p, u64 addr, struct p
 	i = maps_above(m, addr);
 	if (i == m->n || m->v[i].lo > addr)
 		return -ENOENT;
-	map = &m->v[i];
+	map = m->v[i];
+	if (!map.file->image)
+		moved_text(ps, p, m, i, true, &map);
 	*ret = (struct process_place){
-		.module = mapping_module(ps, p, map, true),
-		.mapping = map->file->path,
-		.offset = addr - map->lo + map->offset,
+		.module = mapping_module(ps, p, &map, true),
+		.mapping = map.file->path,
+		.offset = addr - map.lo + map.offset,
 	};
 	return 0;
 }

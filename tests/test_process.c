@@ -439,6 +439,55 @@ static void overlapping_maps_show_the_newest(void **state __unused)
 	modules_free(ms);
 }
 
+/* As "huge text" does it: the middle of a file's text is anonymous memory with the same bytes. */
+static void text_moved_to_anonymous_memory_is_still_the_files(void **state __unused)
+{
+	struct modules *ms;
+	struct processes *ps = book(&ms);
+	struct stack_key key = { .tgid = FAR, .start_ns = 5 };
+	struct process_place place, whole;
+	struct mapped_file f;
+	struct process *p;
+	char exe[PATH_MAX], buf[PATH_MAX], *text, *line, *save;
+	u64 offset, lo, hi;
+	size_t n;
+
+	/* Our own text, from the kernel. */
+	n = (size_t)readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	exe[n] = '\0';
+	assert_int_equal(read_file("/proc/self/maps", 1 << 20, &text, NULL), 0);
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (!parse(line, &f, &offset, buf) && !strcmp(f.path, exe))
+			break;
+	assert_non_null(line);
+	lo = f.lo;
+	hi = f.hi;
+	assert_true(hi - lo >= 0x3000);
+
+	event(ps, TASK_EXEC, 1, FAR, 0, "x");
+	struct task_event ev = {
+		.type = TASK_MMAP, .time_ns = 2, .pid = FAR, .file = f, .offset = offset
+	};
+
+	ev.file.pid = (u32)getpid(); /* so that the file can be opened */
+	processes_event(ps, &ev);
+	p = processes_find(ps, &key, 9, false);
+	assert_int_equal(processes_locate(ps, p, lo + 0x1234, &whole), 0);
+	modules_settle(ms, now_monotonic() + 5 * NSEC_PER_SEC);
+	assert_int_equal(module_state(whole.module), MODULE_READY);
+	map(ps, 3, FAR, lo + 0x1000, lo + 0x2000, "//anon");
+	assert_int_equal(processes_locate(ps, p, lo + 0x1234, &place), 0);
+	assert_ptr_equal(place.module, whole.module);
+	assert_int_equal(place.offset, whole.offset);
+	/* Memory beside the file's text, but not where text belongs, is just memory. */
+	map(ps, 4, FAR, hi, hi + 0x100000, "//anon");
+	assert_int_equal(processes_locate(ps, p, hi + 0x50000, &place), 0);
+	assert_null(place.module);
+	free(text);
+	processes_free(ps);
+	modules_free(ms);
+}
+
 static void child_keeps_its_parents_mappings(void **state __unused)
 {
 	struct modules *ms;
@@ -523,6 +572,7 @@ int main(void)
 		cmocka_unit_test(row34_more_than_the_limit_is_refused_and_counted),
 		cmocka_unit_test(row36_mapping_churn_stays_bounded_and_right),
 		cmocka_unit_test(overlapping_maps_show_the_newest),
+		cmocka_unit_test(text_moved_to_anonymous_memory_is_still_the_files),
 		cmocka_unit_test(child_keeps_its_parents_mappings),
 		cmocka_unit_test(row37_unreadable_processes_are_counted),
 	};
