@@ -615,7 +615,8 @@ static int switch_over(struct tables *t, struct published *pub, u64 now)
 	t->map_bytes -= pub->maps.bytes;
 	bury(t, pub->maps);
 	release_units(pub);
-	memcpy(units, t->used, t->nused * sizeof(*units));
+	if (t->nused)
+		memcpy(units, t->used, t->nused * sizeof(*units));
 	pub->units = take_ptr(units);
 	pub->nunits = t->nused;
 	t->nused = 0; /* the users counted by use_unit() are the process's now */
