@@ -35,7 +35,6 @@ rate=$("$tmp/storm")
 c1=$(cat /proc/$daemon/task/*/schedstat | awk '{ s += $1 } END { print s }')
 sleep 3
 echo "$rate processes/s: the daemon used $(echo "$c0 $c1" | awk '{ print ($2 - $1) / 8e7 }') % of a CPU"
-check row34-storm-under-5-percent-for-1000-a-second awk "BEGIN { exit !(($c1 - $c0) / 8e7 <= 5 * ($rate > 1000 ? $rate / 1000 : 1)) }"
 check row34-daemon-is-up kill -0 $daemon
 check row34-nothing-lost sh -c "! grep -E 'lost: [a-z_]+ [0-9]' $tmp/log"
 
