@@ -150,9 +150,9 @@ static __always_inline int send(struct scratch *s)
 
 	if (n > MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
 		return -1;
-	/* A process without tables is news: the sooner it is seen, the sooner it has them. */
+	/* A process or mapping without tables is news: the sooner it is seen, the better. */
 	if (bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) > ring_wake ||
-	    (news_pause && !s->walk.gen && s->ev.end != STACK_END_NO_USER &&
+	    (news_pause && (!s->walk.gen || s->walk.unmapped) && s->ev.end != STACK_END_NO_USER &&
 	     s->ev.time_ns - last_news > news_pause)) {
 		last_news = s->ev.time_ns;
 		flags = BPF_RB_FORCE_WAKEUP;
@@ -219,6 +219,8 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	w = &s->walk;
 	w->n = 0;
 	w->nuser = 0;
+	w->gen = 0;
+	w->unmapped = 0;
 	w->addr_mask = addr_mask;
 	w->max_frames = max_frames;
 	if (kernel_frames && !REGS_USER(&ctx->regs)) {

@@ -37,6 +37,7 @@ struct walk {
 	u32 know;
 	u32 exact; /* ip is an interrupted instruction, not a return address */
 	u32 guessed;
+	u32 unmapped;   /* an address in no published mapping was met */
 	u32 max_frames; /* user frames to keep */
 	u32 n;          /* entries of ip[] in use, kernel frames included */
 	u32 nuser;
@@ -391,14 +392,15 @@ __noinline int walk_find_table_rule(u32 slot)
 /*
  * A signal's return trampoline whose entry says nothing of it, or that has none (Go, musl, the
  * kernel's own on arm64): known by its code, the system call rt_sigreturn. Handlers return to its
- * first byte, which is aligned, so that few other addresses are looked at.
+ * first byte, which on x86-64 is aligned, so that few other addresses are looked at; on arm64 it
+ * follows a nop (arch/arm64/kernel/vdso/sigreturn.S).
  */
 __noinline int walk_is_sigreturn(u32 slot)
 {
 	struct scratch *s = walk_scratch(slot);
 	u64 code;
 
-	if (!s || s->walk.exact || s->walk.ip & 15)
+	if (!s || s->walk.exact || s->walk.ip & (UNWIND_ARM64 ? 3 : 15))
 		return 0;
 	if (bpf_probe_read_user(&code, sizeof(code), (const void *)s->walk.ip))
 		return 0;
@@ -457,6 +459,7 @@ __noinline int walk_find_rule(u32 slot)
 		return 0;
 	}
 	if (walk_find_map(slot) && walk_is_trampoline(slot)) {
+		w->unmapped = 1;
 		walk_set_rule(w, UNWIND_CFA_FP, UNWIND_GUESSED);
 		return 0; /* not kept: the mapping may be published any moment */
 	}
@@ -816,6 +819,7 @@ static __always_inline void walk_stack(struct scratch *s, u32 slot, const struct
 	w->gen = 0;
 	w->have_map = 0;
 	w->uretprobe = 0;
+	w->unmapped = 0;
 	w->guessed = 0;
 	w->exact = 1;
 	w->know = KNOW_FP | KNOW_BX | KNOW_ALL;

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -23,7 +24,7 @@
 #define CAP_CHECKPOINT_RESTORE 40
 #endif
 
-#define TESTED_ON       "6.18"
+#define TESTED_ON       "5.10, 6.1, 6.12, 6.18, 7.2 and 7.3"
 #define HEAD_MAX        (64 * 1024) /* of any file that a check reads */
 #define KERNEL(a, b, c) ((u64)(a) << 40 | (u64)(b) << 20 | (u64)(c))
 #define INITIAL_PID_NS  "pid:[4026531836]" /* fixed in the kernel: include/linux/proc_ns.h */
@@ -849,8 +850,13 @@ static int host_perf_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 	return fd < 0 ? -errno : (int)fd;
 }
 
+/*
+ * Before 5.11 maps count as locked memory, of all processes of the user together, and those that
+ * ended a moment ago still count; over the limit is EPERM. libbpf lifts the limit when it loads.
+ */
 static int host_ring_open(void)
 {
+	const struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 	union bpf_attr attr;
 	long fd;
 
@@ -859,6 +865,11 @@ static int host_ring_open(void)
 	attr.map_type = BPF_MAP_TYPE_RINGBUF;
 	attr.max_entries = (u32)sysconf(_SC_PAGESIZE);
 	fd = syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr));
+	if (fd < 0 && errno == EPERM) {
+		if (setrlimit(RLIMIT_MEMLOCK, &all))
+			return -EPERM;
+		fd = syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr));
+	}
 	return fd < 0 ? -errno : (int)fd;
 }
 

@@ -94,9 +94,29 @@ static bool fits_s16(s32 v)
 	return v >= INT16_MIN && v <= INT16_MAX;
 }
 
-/* Equal rules become equal bytes; `reason`, which is for people, is left behind. */
-static void convert(const struct cfi_rule *c, struct entry *e)
+/*
+ * What is kept at the bottom of a large frame (arm64 keeps fp and lr there) is too far from the
+ * frame address for 16 bits, but near the register that the frame address is counted from.
+ */
+static void count_from_register(const struct cfi_rule *c, u8 *from, u8 *reg, s32 *off)
 {
+	s64 near = (s64)c->cfa_off + *off;
+
+	if (*from != CFI_FROM_CFA || fits_s16(*off) || c->cfa != CFI_CFA_REG || near < INT16_MIN ||
+	    near > INT16_MAX)
+		return;
+	*from = CFI_FROM_DEREF;
+	*reg = c->cfa_reg;
+	*off = (s32)near;
+}
+
+/* Equal rules become equal bytes; `reason`, which is for people, is left behind. */
+static void convert(const struct cfi_rule *rule, struct entry *e)
+{
+	struct cfi_rule copy = *rule, *c = &copy;
+
+	count_from_register(rule, &copy.fp, &copy.fp_reg, &copy.fp_off);
+	count_from_register(rule, &copy.ra, &copy.ra_reg, &copy.ra_off);
 	*e = (struct entry){ .rule = { .cfa = c->cfa, .flags = c->flags & RULE_FLAGS } };
 	if (c->cfa < CFI_CFA_REG)
 		return;

@@ -55,6 +55,16 @@ static u8 from_of(u8 cfi_from)
 	}
 }
 
+/* Saved at *(CFA + off); one that is far off may be told from the CFA's register instead. */
+static bool same_place(const struct cfi_rule *c, u8 from, u8 reg, s32 off, u8 kind, u8 kind_reg,
+		       s32 kind_off)
+{
+	if (from == CFI_FROM_CFA && (off < INT16_MIN || off > INT16_MAX) && c->cfa == CFI_CFA_REG)
+		return kind == UNWIND_FROM_DEREF && kind_reg == c->cfa_reg &&
+		       kind_off == c->cfa_off + off;
+	return kind == from_of(from) && kind_reg == reg && kind_off == off;
+}
+
 static bool same_rule(const struct cfi_rule *c, const struct unwind_rule *r,
 		      const struct unwind_wide *w)
 {
@@ -65,11 +75,11 @@ static bool same_rule(const struct cfi_rule *c, const struct unwind_rule *r,
 		return false;
 	if (c->cfa < CFI_CFA_REG)
 		return true;
-	return r->cfa_reg == c->cfa_reg && r->cfa_off == c->cfa_off && r->fp == from_of(c->fp) &&
-	       r->fp_reg == c->fp_reg && r->fp_off == c->fp_off && r->ra == from_of(c->ra) &&
-	       r->ra_reg == c->ra_reg && r->ra_off == c->ra_off && r->bx == from_of(c->bx) &&
-	       w->cfa_add == c->cfa_add && w->bx_off == c->bx_off && w->cfa_index == c->cfa_index &&
-	       w->cfa_scale == c->cfa_scale;
+	return r->cfa_reg == c->cfa_reg && r->cfa_off == c->cfa_off &&
+	       same_place(c, c->fp, c->fp_reg, c->fp_off, r->fp, r->fp_reg, r->fp_off) &&
+	       same_place(c, c->ra, c->ra_reg, c->ra_off, r->ra, r->ra_reg, r->ra_off) &&
+	       r->bx == from_of(c->bx) && w->cfa_add == c->cfa_add && w->bx_off == c->bx_off &&
+	       w->cfa_index == c->cfa_index && w->cfa_scale == c->cfa_scale;
 }
 
 /* Index of the cfi row in force. */
@@ -710,7 +720,7 @@ static void offset_over_16_bits_is_unsupported_and_counted(void **state __unused
 
 	m.c.rules[1].fp = m.c.rules[2].fp = CFI_FROM_CFA;
 	m.c.rules[1].fp_off = INT16_MIN;
-	m.c.rules[2].fp_off = INT16_MIN - 1;
+	m.c.rules[2].fp_off = INT16_MIN - 17; /* too far from the register, too */
 	m.c.rules[3].ra_off = INT16_MAX + 1;
 	row(&m, 0, 1);
 	row(&m, 0x100, 2);
@@ -726,6 +736,34 @@ static void offset_over_16_bits_is_unsupported_and_counted(void **state __unused
 	assert_true(table_find(&t, BASE + 0x300, &rule, NULL));
 	assert_int_equal(rule.cfa, UNWIND_CFA_UNSUPPORTED);
 	assert_int_equal(rule.ra_off, 0);
+	table_fini(&t);
+	made_fini(&m);
+}
+
+/* As arm64 keeps fp and lr: at the bottom of the frame, however large. */
+static void offset_over_16_bits_is_counted_from_the_register_when_near(void **state __unused)
+{
+	struct made m = make(3);
+	struct unwind_rule rule;
+	struct table t;
+
+	m.c.rules[1].cfa_off = 65552;
+	m.c.rules[1].fp = CFI_FROM_CFA;
+	m.c.rules[1].fp_off = -65552;
+	m.c.rules[1].ra_off = -65544;
+	row(&m, 0, 1);
+	row(&m, 0x100, 0);
+	assert_int_equal(table_pack(&m.c, &t), 0);
+	assert_int_equal(t.unsupported, 0);
+	assert_true(table_find(&t, BASE, &rule, NULL));
+	assert_int_equal(rule.cfa, UNWIND_CFA_REG);
+	assert_int_equal(rule.cfa_off, 65552);
+	assert_int_equal(rule.fp, UNWIND_FROM_DEREF);
+	assert_int_equal(rule.fp_reg, 7);
+	assert_int_equal(rule.fp_off, 0);
+	assert_int_equal(rule.ra, UNWIND_FROM_DEREF);
+	assert_int_equal(rule.ra_reg, 7);
+	assert_int_equal(rule.ra_off, 8);
 	table_fini(&t);
 	made_fini(&m);
 }
@@ -1003,6 +1041,7 @@ int main(void)
 		cmocka_unit_test(index_over_a_slab_is_too_big),
 		cmocka_unit_test(wide_rules_take_two_slots),
 		cmocka_unit_test(offset_over_16_bits_is_unsupported_and_counted),
+		cmocka_unit_test(offset_over_16_bits_is_counted_from_the_register_when_near),
 		cmocka_unit_test(rules_that_differ_in_their_reason_only_are_one),
 		cmocka_unit_test(random_rows_are_found_again),
 		cmocka_unit_test(saved_tables_come_back),
