@@ -27,18 +27,13 @@
 
 struct ring {
 	int fd;
-	int twin_fd; /* writes into the same ring: each mapping once more, with its inode; or -1 */
 	struct perf_event_mmap_page *page;
-	u32 mapping; /* 1 + index of the pending mapping that was read last from this ring */
 };
 
 /* A record copied out of a ring; text lies in sideband.bytes. */
 struct pending {
 	u64 time_ns;
 	u32 offset, len;
-	u32 major,
-		minor; /* of a mapping whose record has the build id in their place; from its twin */
-	u64 ino;
 	u32 order; /* of reading: keeps records of one time in their order */
 };
 
@@ -47,7 +42,6 @@ struct sideband {
 	u32 nrings;
 	u32 data_bytes;
 	int epoll_fd;
-	bool build_ids;
 	u8 *bytes;
 	u32 nbytes, bytes_cap;
 	struct pending *pending;
@@ -64,26 +58,11 @@ struct sample_id {
 	u32 cpu, res;
 };
 
-/* PERF_RECORD_MMAP2 up to its path. */
-struct mmap2 {
-	struct perf_event_header header;
-	u32 pid, tid;
-	u64 addr, len, pgoff;
-	union {
-		struct {
-			u32 major, minor;
-			u64 ino, generation;
-		};
-		struct {
-			u8 build_id_size, reserved1;
-			u16 reserved2;
-			u8 build_id[20];
-		};
-	};
-	u32 prot, flags;
-};
-
-static void fill_attr(struct perf_event_attr *attr, bool build_ids, u32 wake)
+/*
+ * Not with attr.build_id (5.12): such a record has the build id in place of the inode, and a build
+ * id can be forged by whoever makes the file. Build ids are read from the files instead.
+ */
+static void fill_attr(struct perf_event_attr *attr, u32 wake)
 {
 	*attr = (struct perf_event_attr){
 		.size = sizeof(*attr),
@@ -102,25 +81,6 @@ static void fill_attr(struct perf_event_attr *attr, bool build_ids, u32 wake)
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC,
 	};
-	attr->build_id = build_ids;
-}
-
-/*
- * A record has either a build id, which a file can forge, or an inode. A second event that writes
- * to the same ring gives both. Without it (-1) a mapping is known by its build id alone.
- */
-static int open_twin(u32 cpu, int ring_fd)
-{
-	_cleanup_close_ int fd = -1;
-	struct perf_event_attr attr;
-
-	fill_attr(&attr, false, 0);
-	attr.comm = attr.comm_exec = attr.task = 0;
-	attr.watermark = 0;
-	fd = (int)syscall(SYS_perf_event_open, &attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
-	if (fd < 0 || ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring_fd))
-		return -1;
-	return take_fd(&fd);
 }
 
 static int open_ring(struct sideband *s, u32 cpu)
@@ -131,7 +91,7 @@ static int open_ring(struct sideband *s, u32 cpu)
 	struct perf_event_attr attr;
 	void *page;
 
-	fill_attr(&attr, s->build_ids, s->data_bytes / 4);
+	fill_attr(&attr, s->data_bytes / 4);
 	fd = (int)syscall(SYS_perf_event_open, &attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -144,9 +104,7 @@ static int open_ring(struct sideband *s, u32 cpu)
 		munmap(page, size);
 		return err;
 	}
-	s->rings[cpu] = (struct ring){ .fd = take_fd(&fd), .twin_fd = -1, .page = page };
-	if (s->build_ids)
-		s->rings[cpu].twin_fd = open_twin(cpu, s->rings[cpu].fd);
+	s->rings[cpu] = (struct ring){ .fd = take_fd(&fd), .page = page };
 	return 0;
 }
 
@@ -157,20 +115,8 @@ static void close_ring(struct sideband *s, u32 cpu)
 	if (!r->page)
 		return;
 	munmap(r->page, (size_t)sysconf(_SC_PAGESIZE) + s->data_bytes);
-	closep(&r->twin_fd);
 	close(r->fd);
-	*r = (struct ring){ .fd = -1, .twin_fd = -1 };
-}
-
-static bool probe_build_ids(void)
-{
-	_cleanup_close_ int fd = -1;
-	struct perf_event_attr attr;
-
-	/* A bit that an older kernel does not know is EINVAL there. */
-	fill_attr(&attr, true, 4096);
-	fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	return fd >= 0;
+	*r = (struct ring){ .fd = -1 };
 }
 
 int sideband_new(u32 ring_bytes, struct sideband **ret)
@@ -184,9 +130,8 @@ int sideband_new(u32 ring_bytes, struct sideband **ret)
 	s->data_bytes = ring_bytes;
 	s->nrings = (u32)MIN(sysconf(_SC_NPROCESSORS_CONF), (long)CPUS_MAX);
 	for (cpu = 0; cpu < s->nrings; cpu++)
-		s->rings[cpu].fd = s->rings[cpu].twin_fd = -1;
+		s->rings[cpu].fd = -1;
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	s->build_ids = probe_build_ids();
 	for (cpu = 0; cpu < s->nrings && s->epoll_fd >= 0; cpu++) {
 		err = open_ring(s, cpu);
 		if (err && err != -ENODEV && err != -ENXIO)
@@ -219,11 +164,6 @@ void sideband_free(struct sideband *s)
 	free(s);
 }
 
-bool sideband_has_build_ids(const struct sideband *s)
-{
-	return s->build_ids;
-}
-
 int sideband_fd(const struct sideband *s)
 {
 	return s->epoll_fd;
@@ -240,42 +180,7 @@ static u64 record_time(const struct perf_event_header *h)
 	return id.time;
 }
 
-static bool same_mapping(const struct mmap2 *a, const struct mmap2 *b)
-{
-	return a->pid == b->pid && a->addr == b->addr && a->len == b->len && a->pgoff == b->pgoff;
-}
-
-/*
- * The second record of a mapping: its inode goes to the first one, or the first one's to it. True
- * when the record needs not be kept.
- */
-static bool merge_twin(struct sideband *s, struct ring *r, const void *record, u32 len)
-{
-	struct pending *first;
-	struct mmap2 a, b;
-
-	if (r->twin_fd < 0 || !r->mapping || len < sizeof(b))
-		return false;
-	first = &s->pending[r->mapping - 1];
-	memcpy(&a, s->bytes + first->offset, sizeof(a));
-	memcpy(&b, record, sizeof(b));
-	if (first->ino || !same_mapping(&a, &b))
-		return false;
-	r->mapping = 0;
-	if (a.header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) {
-		first->major = b.major;
-		first->minor = b.minor;
-		first->ino = b.ino;
-	} else if (b.header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID && first->len == len) {
-		first->major = a.major;
-		first->minor = a.minor;
-		first->ino = a.ino;
-		memcpy(s->bytes + first->offset, record, len);
-	} /* else: a file without a build id, twice the same */
-	return true;
-}
-
-static int keep(struct sideband *s, struct ring *r, const void *record, u32 len)
+static int keep(struct sideband *s, const void *record, u32 len)
 {
 	struct pending p = { .offset = s->nbytes, .len = len, .order = s->order++ };
 	int err = VEC_RESERVE(s->bytes, s->bytes_cap, s->nbytes + len, BACKLOG_MAX);
@@ -288,9 +193,6 @@ static int keep(struct sideband *s, struct ring *r, const void *record, u32 len)
 	memcpy(s->bytes + s->nbytes, record, len);
 	s->nbytes += len;
 	s->pending[s->npending++] = p;
-	if (((const struct perf_event_header *)record)->type == PERF_RECORD_MMAP2 &&
-	    len >= sizeof(struct mmap2))
-		r->mapping = s->npending;
 	return 0;
 }
 
@@ -300,8 +202,6 @@ static void read_ring(struct sideband *s, struct ring *r)
 	u64 tail = r->page->data_tail;
 	const u8 *data = (const u8 *)r->page + r->page->data_offset;
 	u32 mask = s->data_bytes - 1;
-
-	r->mapping = 0; /* pending[] has been sorted since */
 
 	while (tail < head) {
 		u32 at = (u32)tail & mask, first;
@@ -317,11 +217,7 @@ static void read_ring(struct sideband *s, struct ring *r)
 		first = MIN((u32)h.size, s->data_bytes - at);
 		memcpy(s->record, data + at, first);
 		memcpy((u8 *)s->record + first, data, h.size - first);
-		if (h.type == PERF_RECORD_MMAP2 && merge_twin(s, r, s->record, h.size)) {
-			tail += h.size;
-			continue;
-		}
-		if (keep(s, r, s->record, h.size))
+		if (keep(s, s->record, h.size))
 			stat_inc(STAT_sideband_lost);
 		tail += h.size;
 	}
@@ -408,7 +304,23 @@ static const char *record_string(const u8 *start, const u8 *end)
 
 static int parse_mmap2(const struct perf_event_header *h, const u8 *end, struct task_event *ret)
 {
-	struct mmap2 m;
+	struct {
+		struct perf_event_header header;
+		u32 pid, tid;
+		u64 addr, len, pgoff;
+		union {
+			struct {
+				u32 major, minor;
+				u64 ino, generation;
+			};
+			struct {
+				u8 build_id_size, reserved1;
+				u16 reserved2;
+				u8 build_id[20];
+			};
+		};
+		u32 prot, flags;
+	} m;
 	const u8 *path = (const u8 *)h + sizeof(m);
 
 	if (path >= end)
@@ -519,11 +431,6 @@ const struct task_event *sideband_next(struct sideband *s, u64 before_ns)
 		s->next++;
 		memcpy(s->record, s->bytes + p->offset, p->len);
 		err = sideband_parse(s->record, p->len, &s->event);
-		if (!err && p->ino) {
-			s->event.file.major = p->major;
-			s->event.file.minor = p->minor;
-			s->event.file.ino = p->ino;
-		}
 		if (!err)
 			return &s->event;
 		if (err != -ENOENT)

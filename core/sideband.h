@@ -19,8 +19,6 @@ void sideband_free(struct sideband *s);
  * ran there in between was not seen, and /proc has to be read again.
  */
 bool sideband_follow_cpus(struct sideband *s);
-/* True when the kernel writes build ids into mapping records (5.12). */
-bool sideband_has_build_ids(const struct sideband *s);
 /* Readable (epoll) when a ring is a quarter full. */
 int sideband_fd(const struct sideband *s);
 /*
