@@ -92,21 +92,6 @@ static int open_temp(int dir_fd, int mode, char name[static TEMP_NAME])
 	return -EEXIST;
 }
 
-static int write_all(int fd, const u8 *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		data += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 /* A complete file under a temporary name, or nothing at all. */
 static int write_temp(int dir_fd, const void *data, size_t len, int mode, bool sync,
 		      char name[static TEMP_NAME])

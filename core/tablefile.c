@@ -695,21 +695,6 @@ static bool cache_get(const struct cache *c, struct table *ret)
 	return true;
 }
 
-static int write_all(int fd, const u8 *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		data += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 /* Not synced: what a power cut leaves behind fails its checksum and is made again. */
 static int write_renamed(const struct cache *c, const u8 *data, size_t len)
 {

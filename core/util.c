@@ -152,3 +152,18 @@ int read_file(const char *path, size_t max, char **ret, size_t *ret_len)
 	*ret = take_ptr(buf);
 	return 0;
 }
+
+int write_all(int fd, const u8 *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		data += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
