@@ -7,10 +7,13 @@
 
 #include <linux/types.h>
 
+#include "bpf/recipe_abi.h"
+
 #define COMM_LEN          16
 #define MAX_KERNEL_FRAMES 127
 #define MAX_USER_FRAMES   512
 #define COUNTS_DECLARED   16384 /* entries of a map of counts where none else are allowed */
+#define LIST_WORDS_MAX    (RECIPE_NODES_MAX * RECIPE_WIDTH_MAX)
 
 /*
  * How the user part of a stack ended: what it means. GUESSED reached the first frame like COMPLETE,
@@ -63,18 +66,29 @@ enum bpf_stat {
 struct stack_key {
 	__u64 start_ns; /* CLOCK_BOOTTIME */
 	__u64 stack_hash;
-	__u32 tgid; /* initial pid namespace */
+	__u64 object; /* off CPU: address of the futex that is waited for, when asked for; else 0 */
+	__u32 tgid;   /* initial pid namespace */
 	__u32 exec_id;
+	__u32 holder;        /* thread that held it, 0 when unknown */
+	__u8 kind;           /* enum stack_kind */
+	__u8 state;          /* off CPU: the thread's state as a letter (man 5 proc) */
+	__s16 call;          /* off CPU: system call that waits; -1: none */
 	char comm[COMM_LEN]; /* of the thread */
 };
 
+enum stack_kind { STACK_ON_CPU, STACK_OFF_CPU };
+
 struct stack_count {
-	__u64 count;
-	__u32 sent; /* the stack itself went into the ring buffer */
+	__u64 count; /* weighted where short waits are sampled */
+	__u64 ns;    /* off CPU: time waited, weighted likewise */
+	__u32 sent;  /* the stack itself went into the ring buffer */
 	__u32 pad;
 };
 
-/* One distinct stack of one epoch. Kernel frames first, each part leaf first, raw addresses. */
+/*
+ * One distinct stack of one epoch. Kernel frames first, each part leaf first, raw addresses; then
+ * the interpreter's list, if one was walked.
+ */
 struct stack_event {
 	struct stack_key key;
 	__u64 time_ns; /* CLOCK_MONOTONIC */
@@ -84,15 +98,22 @@ struct stack_event {
 	__u16 nuser;
 	__u32 end;     /* enum stack_end */
 	__u32 in_exec; /* between two images: which one the key means is not certain */
-		       /* nkernel + nuser addresses follow, __u64 each. */
+	__u64 list_head;
+	__u64 list_reg;   /* recipe.reg_kept, or 0 */
+	__u32 recipe_gen; /* of struct recipe_entry; 0: no list */
+	__u16 nlist;      /* nodes */
+	__u8 list_width;  /* words a node */
+	__u8 list_end;    /* enum list_end */
+	/* nkernel + nuser addresses, then nlist * list_width words: __u64 each. */
 };
 
-#define STACK_EVENT_MAX \
-	(sizeof(struct stack_event) + (MAX_KERNEL_FRAMES + MAX_USER_FRAMES) * sizeof(__u64))
+#define STACK_EVENT_MAX               \
+	(sizeof(struct stack_event) + \
+	 (MAX_KERNEL_FRAMES + MAX_USER_FRAMES + LIST_WORDS_MAX) * sizeof(__u64))
 
-_Static_assert(sizeof(struct stack_key) == 40, "stack_key is an ABI between two compilers");
-_Static_assert(sizeof(struct stack_count) == 16, "stack_count is an ABI between two compilers");
-_Static_assert(sizeof(struct stack_event) == 72, "stack_event is an ABI between two compilers");
+_Static_assert(sizeof(struct stack_key) == 56, "stack_key is an ABI between two compilers");
+_Static_assert(sizeof(struct stack_count) == 24, "stack_count is an ABI between two compilers");
+_Static_assert(sizeof(struct stack_event) == 112, "stack_event is an ABI between two compilers");
 
 /*
  * Unwind tables. All of them lie in slabs: 1 MiB values, written by user space through mmap, read
@@ -216,3 +237,16 @@ struct proc_entry {
 
 _Static_assert(sizeof(struct map_entry) == 40, "map_entry is an ABI between two compilers");
 _Static_assert(sizeof(struct proc_entry) == 24, "proc_entry is an ABI between two compilers");
+
+/* The recipe of a process image; gen is never twice the same. Key of its map: tgid. */
+struct recipe_entry {
+	__u64 start_ns;
+	__u32 exec_id;
+	__u32 gen;
+	struct recipe recipe;
+};
+
+#define RECIPE_ENTRIES_MAX 4096
+#define RECIPE_HEADS_MAX   65536 /* threads with a head that user space told (RECIPE_TID) */
+
+_Static_assert(sizeof(struct recipe_entry) == 112, "recipe_entry is an ABI between two compilers");

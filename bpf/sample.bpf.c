@@ -215,6 +215,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	s->ev.key.tgid = tgid;
 	s->ev.key.start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
 	s->ev.key.exec_id = (u32)BPF_CORE_READ(task, self_exec_id);
+	s->ev.key.call = -1;
 
 	w = &s->walk;
 	w->n = 0;

@@ -17,7 +17,7 @@
 #include "bpf/abi.h"
 #include "bpf/env.h"
 
-#define WALK_MASK      1023 /* ip[] is a power of two, so that an index can be bounded by a mask */
+#define WALK_MASK      2047 /* ip[] is a power of two, so that an index can be bounded by a mask */
 #define WALK_REGS      64   /* more than any architecture has, and a power of two */
 #define ROW_CACHE_SIZE 4096 /* per CPU */
 #define FRAME_MAX      (1ull << 30)

@@ -270,7 +270,7 @@ struct count_target {
 	u64 epoch;
 };
 
-static void on_count(void *arg, const struct stack_key *key, u64 count)
+static void on_count(void *arg, const struct stack_key *key, const struct stack_count *count)
 {
 	struct count_target *t = arg;
 

@@ -151,7 +151,7 @@ static void to_store(struct daemon *d, const struct window *w, const struct prof
 		stat_inc(STAT_no_memory);
 		return;
 	}
-	store_put(d->store, w->start_ns, pprof_type_name((int)p->type), p->service, data, len);
+	store_put(d->store, w->start_ns, p->type->name, p->service, data, len);
 }
 
 static void to_server(struct daemon *d, const struct window *w, const struct profile *p,
@@ -178,7 +178,7 @@ static void to_server(struct daemon *d, const struct window *w, const struct pro
 		stat_inc(STAT_no_memory);
 		return;
 	}
-	upload_submit(d->upload, p->service, p->container, pprof_type_name((int)p->type),
+	upload_submit(d->upload, p->service, p->container, p->type->name,
 		      w->start_ns, data, len);
 }
 

@@ -97,12 +97,8 @@ const char *window_string(struct window *w, const char *s)
 
 static u64 location_hash(const struct location *l)
 {
-	u64 key[] = { l->kind,
-		      l->address,
-		      (uintptr_t)l->module,
-		      (uintptr_t)l->mapping,
-		      (uintptr_t)l->func,
-		      (uintptr_t)l->file };
+	u64 key[] = { (u64)l->line << 32 | l->kind, l->address,         (uintptr_t)l->module,
+		      (uintptr_t)l->mapping,        (uintptr_t)l->func, (uintptr_t)l->file };
 
 	return hash_bytes(key, sizeof(key));
 }
@@ -110,7 +106,8 @@ static u64 location_hash(const struct location *l)
 static bool location_equal(const struct location *a, const struct location *b)
 {
 	return a->address == b->address && a->module == b->module && a->kind == b->kind &&
-	       a->mapping == b->mapping && a->func == b->func && a->file == b->file;
+	       a->mapping == b->mapping && a->func == b->func && a->file == b->file &&
+	       a->line == b->line;
 }
 
 static int location_get(struct window *w, const struct frame *f, u32 *ret)
@@ -118,6 +115,7 @@ static int location_get(struct window *w, const struct frame *f, u32 *ret)
 	struct fold_index *x = w->index;
 	struct location l = { .kind = f->kind,
 			      .address = f->address,
+			      .line = f->line,
 			      .module = f->kind == FRAME_NATIVE ? f->module : NULL };
 	u32 pos, i;
 	u64 hash;
@@ -193,7 +191,7 @@ static int stack_get(struct window *w, const struct sample *s, u32 *ret)
 static int labels_get(struct window *w, const struct sample *s, u32 *ret)
 {
 	struct fold_index *x = w->index;
-	struct label_set l = { .pid = s->pid };
+	struct label_set l = { .pid = s->pid, .nlabels = s->nlabels };
 	u32 pos, i;
 	u64 hash;
 	int err;
@@ -201,14 +199,16 @@ static int labels_get(struct window *w, const struct sample *s, u32 *ret)
 	if ((err = intern(w, s->exe, &l.exe)) || (err = intern(w, s->cmdline, &l.cmdline)) ||
 	    (err = intern(w, s->thread, &l.thread)))
 		return err;
-	hash = hash_bytes((u64[]){ (uintptr_t)l.exe, (uintptr_t)l.cmdline, (uintptr_t)l.thread,
-				   l.pid },
-			  4 * sizeof(u64));
+	for (i = 0; i < l.nlabels; i++) {
+		l.labels[i].key = s->labels[i].key;
+		err = intern(w, s->labels[i].value, &l.labels[i].value);
+		if (err)
+			return err;
+	}
+	/* All texts are interned and nothing is padding: equal sets are equal bytes. */
+	hash = hash_bytes(&l, sizeof(l));
 	for (pos = htab_start(&x->labels, hash); htab_next(&x->labels, hash, &pos, &i);) {
-		const struct label_set *have = &w->labels[i];
-
-		if (have->exe == l.exe && have->cmdline == l.cmdline && have->thread == l.thread &&
-		    have->pid == l.pid) {
+		if (!memcmp(&w->labels[i], &l, sizeof(l))) {
 			*ret = i;
 			return 0;
 		}
@@ -225,7 +225,7 @@ static int labels_get(struct window *w, const struct sample *s, u32 *ret)
 
 static u64 profile_hash(const struct profile *p)
 {
-	u64 key[] = { p->type, (uintptr_t)p->service, (uintptr_t)p->container };
+	u64 key[] = { (uintptr_t)p->type, (uintptr_t)p->service, (uintptr_t)p->container };
 
 	return hash_bytes(key, sizeof(key));
 }
@@ -331,7 +331,7 @@ int fold_add(struct window *w, const struct sample *s, struct fold_ref *ret)
 	u32 stack, labels, profile;
 	int err;
 
-	assert(s->type < SAMPLE_TYPE_MAX && s->end < STACK_END_MAX);
+	assert(s->type && s->nlabels <= SAMPLE_LABELS_MAX && s->end < STACK_END_MAX);
 	if ((err = stack_get(w, s, &stack)) || (err = labels_get(w, s, &labels)) ||
 	    (err = profile_get(w, s, &profile)))
 		return err;

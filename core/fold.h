@@ -24,6 +24,7 @@ struct location {
 	const char *mapping;
 	const char *func; /* NULL: unnamed */
 	const char *file;
+	u32 line; /* FRAME_RUNTIME; 0: unknown */
 };
 
 struct stack {
@@ -34,6 +35,8 @@ struct stack {
 struct label_set {
 	const char *exe, *cmdline /* or NULL */, *thread;
 	u32 pid;
+	u32 nlabels;
+	struct sample_label labels[SAMPLE_LABELS_MAX];
 };
 
 struct profile_sample {
@@ -43,7 +46,7 @@ struct profile_sample {
 };
 
 struct profile {
-	enum sample_type type;
+	const struct sample_type *type;
 	const char *service, *container;
 	struct profile_sample *samples;
 	u32 nsamples, cap;

@@ -146,18 +146,18 @@ int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool la
 	return 0;
 }
 
-void line_count(struct line *l, u64 epoch, const struct stack_key *key, u64 count)
+void line_count(struct line *l, u64 epoch, const struct stack_key *key, const struct stack_count *c)
 {
 	struct epoch *e = find_epoch(l, epoch);
 	struct epoch_key *k = e ? find_key(e, key, key_hash(key)) : NULL;
 
 	if (!k) {
-		stat_add(STAT_lost_ring_full, count);
+		stat_add(STAT_lost_ring_full, c->count);
 	} else if (k->lost) {
-		stat_add(STAT_lost_fold_full, count);
+		stat_add(STAT_lost_fold_full, c->count);
 	} else {
-		fold_count(e->window, k->ref, count, count * l->period_ns);
-		stat_add(STAT_samples_kept, count);
+		fold_count(e->window, k->ref, c->count, c->count * l->period_ns);
+		stat_add(STAT_samples_kept, c->count);
 	}
 }
 

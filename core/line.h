@@ -37,7 +37,8 @@ int line_open_epoch(struct line *l, u64 epoch, bool new_window, u64 now_realtime
  * give it again after later task events. Losses are counted when the stack's count comes.
  */
 int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool last_try);
-void line_count(struct line *l, u64 epoch, const struct stack_key *key, u64 count);
+void line_count(struct line *l, u64 epoch, const struct stack_key *key,
+		const struct stack_count *count);
 /* Distinct stacks of an open epoch so far. */
 u32 line_epoch_stacks(const struct line *l, u64 epoch);
 /*

@@ -33,18 +33,6 @@
 /* Of one frame in folded lines, which repeat it without end. */
 #define FOLDED_NAME_MAX 1024
 
-static const struct {
-	const char *name, *unit;
-} types[SAMPLE_TYPE_MAX] = {
-	[SAMPLE_CPU] = { "cpu", "nanoseconds" },
-};
-
-const char *pprof_type_name(int sample_type)
-{
-	return sample_type >= 0 && sample_type < SAMPLE_TYPE_MAX ? types[sample_type].name
-								 : "unknown";
-}
-
 /* --- a map from a window's index to something built once ---------------------------------- */
 
 struct memo_entry {
@@ -114,7 +102,7 @@ struct location_entry {
 
 struct sample_entry {
 	Pprof__Sample pb;
-	int64_t value[1];
+	int64_t value[2];
 };
 
 /* Labels that come from a label set as texts; equal ones are one struct. */
@@ -273,6 +261,7 @@ static void add_line(struct builder *b, struct location_entry *e, const struct l
 {
 	pprof__line__init(&e->line);
 	e->line.function_id = function_id(b, l->func, l->file);
+	e->line.line = l->line;
 	e->lines[0] = &e->line;
 	e->pb.line = e->lines;
 	e->pb.n_line = 1;
@@ -506,8 +495,10 @@ static void add_shared_label(struct builder *b, struct label_list *list, enum sh
 
 static bool reserved_label(const char *key)
 {
-	static const char *const names[] = { "host",        "container", "process.executable",
-					     "thread.name", "pid",       "process.command_line" };
+	static const char *const names[] = { "host",         "container", "process.executable",
+					     "thread.name",  "pid",       "process.command_line",
+					     "thread.state", "wait",      "lock.address",
+					     "lock.holder" };
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(names); i++)
@@ -586,6 +577,7 @@ static const struct label_list *label_list_get(struct builder *b, u32 index)
 {
 	const struct label_set *s = &b->w->labels[index];
 	struct label_list *list = memo_get(&b->label_sets, index);
+	u32 i;
 	int err;
 
 	if (list)
@@ -594,7 +586,7 @@ static const struct label_list *label_list_get(struct builder *b, u32 index)
 	if (!list)
 		return NULL;
 	list->n = 0;
-	list->labels = alloc(b, b->ncommon + 4, sizeof(*list->labels));
+	list->labels = alloc(b, b->ncommon + 4 + s->nlabels, sizeof(*list->labels));
 	if (!list->labels)
 		return NULL;
 	for (; list->n < b->ncommon; list->n++)
@@ -603,6 +595,8 @@ static const struct label_list *label_list_get(struct builder *b, u32 index)
 	add_shared_label(b, list, LABEL_THREAD, s->thread);
 	add_shared_label(b, list, LABEL_CMDLINE, s->cmdline);
 	add_pid_label(b, list, s->pid);
+	for (i = 0; i < s->nlabels; i++)
+		add_string_label(b, list, s->labels[i].key, text(b, s->labels[i].value));
 	err = memo_put(&b->label_sets, index, list);
 	if (err)
 		fail(b, err);
@@ -643,9 +637,10 @@ static void add_sample(struct builder *b, const struct profile_sample *s)
 	pprof__sample__init(&e->pb);
 	e->pb.location_id = ids;
 	e->pb.n_location_id = b->w->stacks[s->stack].n;
-	e->value[0] = (s64)MIN(s->value_ns, (u64)INT64_MAX);
 	e->pb.value = e->value;
-	e->pb.n_value = 1;
+	if (b->p->type->counted)
+		e->value[e->pb.n_value++] = (s64)MIN(s->count, (u64)INT64_MAX);
+	e->value[e->pb.n_value++] = (s64)MIN(s->value_ns, (u64)INT64_MAX);
 	e->pb.label = list->labels;
 	e->pb.n_label = list->n;
 	b->samples[b->nsamples++] = &e->pb;
@@ -710,17 +705,19 @@ static void add_comments(struct builder *b, Pprof__Profile *pb)
 
 static void set_header(struct builder *b, Pprof__Profile *pb)
 {
-	const char *type = types[b->p->type].name, *unit = types[b->p->type].unit;
+	const struct sample_type *type = b->p->type;
 	const struct window *w = b->w;
 
-	pb->sample_type = alloc(b, 1, sizeof(*pb->sample_type));
+	pb->sample_type = alloc(b, 2, sizeof(*pb->sample_type));
 	if (!pb->sample_type)
 		return;
-	pb->sample_type[0] = value_type(b, type, unit);
-	pb->n_sample_type = 1;
-	pb->default_sample_type = text(b, type);
-	pb->period_type = value_type(b, type, unit);
-	pb->period = (s64)MIN(b->o->period_ns, (u64)INT64_MAX);
+	/* Readers take the last type when none is named, and a count belongs in front. */
+	if (type->counted)
+		pb->sample_type[pb->n_sample_type++] = value_type(b, "waits", "count");
+	pb->sample_type[pb->n_sample_type++] = value_type(b, type->name, "nanoseconds");
+	pb->default_sample_type = text(b, type->name);
+	pb->period_type = value_type(b, type->name, "nanoseconds");
+	pb->period = type->counted ? 1 : (s64)MIN(b->o->period_ns, (u64)INT64_MAX);
 	pb->time_nanos = (s64)(b->o->time_is_end ? w->end_ns : w->start_ns);
 	/* The clock may have been set back meanwhile. */
 	pb->duration_nanos = w->end_ns > w->start_ns ? (s64)(w->end_ns - w->start_ns) : 0;

@@ -34,5 +34,3 @@ int pprof_encode(const struct window *w, const struct profile *p, const struct p
 		 u8 **ret, size_t *ret_len);
 /* Root-first folded lines of one profile, to f: "a;b;c N". Returns 0 or -errno. */
 int pprof_write_folded(const struct window *w, const struct profile *p, FILE *f);
-/* "cpu" etc.; static. */
-const char *pprof_type_name(int sample_type);

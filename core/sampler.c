@@ -391,7 +391,7 @@ int sampler_read_counts(struct sampler *s, sampler_count_fn *fn, void *arg)
 		if (err && err != -ENOENT)
 			return err;
 		for (i = 0; i < n; i++)
-			fn(arg, &keys[i], values[i].count);
+			fn(arg, &keys[i], &values[i]);
 		total += n;
 		if (err == -ENOENT)
 			return 0;

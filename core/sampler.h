@@ -51,7 +51,8 @@ u64 sampler_epoch(const struct sampler *s);
  * one any more. Then read the stacks, then the counts of the old epoch with sampler_read_counts().
  */
 int sampler_flip(struct sampler *s);
-typedef void sampler_count_fn(void *arg, const struct stack_key *key, u64 count);
+typedef void sampler_count_fn(void *arg, const struct stack_key *key,
+			      const struct stack_count *count);
 int sampler_read_counts(struct sampler *s, sampler_count_fn *fn, void *arg);
 
 /*

@@ -16,6 +16,10 @@
 #define MAPPING_MAX  256
 #define CMDLINE_TEXT 1024
 
+const struct sample_type sample_cpu = { .name = "cpu" };
+const struct sample_type sample_offcpu = { .name = "offcpu", .counted = true };
+const struct sample_type sample_lock = { .name = "lock", .counted = true };
+
 struct stack_joiner {
 	struct processes *procs;
 	struct tables *tables;
@@ -145,7 +149,7 @@ int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len,
 {
 	const u64 *ip = (const u64 *)(ev + 1);
 	struct process *p = NULL;
-	struct sample s = { .type = SAMPLE_CPU, .container = "" };
+	struct sample s = { .type = &sample_cpu, .container = "" };
 	char comm[COMM_LEN + 1];
 
 	if (!is_sound(ev, len))

@@ -13,13 +13,20 @@ struct module;
 struct processes;
 struct tables;
 
-enum sample_type { SAMPLE_CPU, SAMPLE_TYPE_MAX };
+/* What a profile measures, always in nanoseconds. Compared by address. */
+struct sample_type {
+	const char *name; /* "cpu"; no '-' in it */
+	bool counted; /* the number of waits is a value of its own, and one nanosecond the period */
+};
+
+extern const struct sample_type sample_cpu, sample_offcpu, sample_lock;
 
 enum frame_kind {
 	FRAME_KERNEL,  /* named here, from kallsyms */
 	FRAME_NATIVE,  /* in a mapped file: module + file offset, named when the window closes */
 	FRAME_ANON,    /* in executable memory that is no file; `mapping` says which */
 	FRAME_UNKNOWN, /* no mapping is known for it */
+	FRAME_RUNTIME, /* of an interpreter: func, file and line, no address */
 };
 
 struct frame {
@@ -28,18 +35,28 @@ struct frame {
 	u64 address;
 	struct module *module; /* FRAME_NATIVE; borrowed */
 	const char *mapping;   /* "[kernel.kallsyms]", "//anon", ...; NULL for FRAME_NATIVE */
-	const char *func;      /* FRAME_KERNEL; NULL when unknown */
-	const char *file;      /* FRAME_KERNEL: kernel module */
+	const char *func;      /* FRAME_KERNEL, FRAME_RUNTIME; NULL when unknown */
+	const char *file;      /* FRAME_KERNEL: kernel module; FRAME_RUNTIME: source file */
+	u32 line;              /* FRAME_RUNTIME; 0: unknown */
+};
+
+#define SAMPLE_LABELS_MAX 6
+
+struct sample_label {
+	const char *key; /* static */
+	const char *value;
 };
 
 /* All pointers are borrowed until fold_add() returns. Text is valid UTF-8 here. */
 struct sample {
-	enum sample_type type;
+	const struct sample_type *type;
 	const char *service;   /* container id, else executable's base name */
 	const char *container; /* "" when in none */
 	const char *exe;       /* base name */
 	const char *cmdline;   /* NULL unless strip_process_args is off */
 	const char *thread;    /* thread name */
+	struct sample_label labels[SAMPLE_LABELS_MAX]; /* what else is known: state, wait, ... */
+	u32 nlabels;
 	u32 pid;
 	enum stack_end end;
 	const struct frame *frames; /* leaf first, kernel before user */

@@ -25,7 +25,8 @@ static const struct frame FRAMES[] = {
 
 static struct sample sample_of(const struct frame *frames, u32 n)
 {
-	return (struct sample){ .service = "svc",
+	return (struct sample){ .type = &sample_cpu,
+				.service = "svc",
 				.container = "",
 				.exe = "svc",
 				.thread = "main",

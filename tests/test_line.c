@@ -99,8 +99,7 @@ static void print_window(struct player *p, struct window *w)
 	}
 	names_resolve(w, p->modules, NSEC_PER_SEC);
 	for (i = 0; i < w->nprofiles; i++) {
-		fprintf(p->out, "== %s %s\n", pprof_type_name((int)w->profiles[i].type),
-			w->profiles[i].service);
+		fprintf(p->out, "== %s %s\n", w->profiles[i].type->name, w->profiles[i].service);
 		assert_int_equal(pprof_write_folded(w, &w->profiles[i], p->out), 0);
 	}
 	for (i = 0; i < STACK_END_MAX; i++)
@@ -129,7 +128,8 @@ static void play(struct player *p, char *text)
 		play_stack(p, w + 1);
 	} else if (!strcmp(w[0], "count")) { /* EPOCH PID START EXEC COMM HASH N */
 		set_key(&key, w + 2);
-		line_count(p->line, (u64)atoll(w[1]), &key, (u64)atoll(w[7]));
+		line_count(p->line, (u64)atoll(w[1]), &key,
+			   &(struct stack_count){ .count = (u64)atoll(w[7]) });
 	} else { /* task events: TIME PID ... */
 		ev.time_ns = (u64)atoll(w[1]);
 		ev.pid = (u32)atoi(w[2]);

@@ -95,7 +95,7 @@ static void stacks(struct line *l)
 		for (k = 0; k < 8; k++)
 			s.ip[k] = 0x10000 + i * 8 + k;
 		line_stack(l, &s.ev, sizeof(s), true);
-		line_count(l, 0, &s.ev.key, 1 + i);
+		line_count(l, 0, &s.ev.key, &(struct stack_count){ .count = 1 + i });
 	}
 }
 

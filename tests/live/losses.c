@@ -27,11 +27,11 @@ static void on_stack(void *arg, const struct stack_event *ev, size_t len)
 		line_stack(s->line, ev, len, true);
 }
 
-static void on_count(void *arg, const struct stack_key *key, u64 count)
+static void on_count(void *arg, const struct stack_key *key, const struct stack_count *count)
 {
 	struct sink *s = arg;
 
-	s->counted += count;
+	s->counted += count->count;
 	line_count(s->line, s->epoch, key, count);
 }
 
