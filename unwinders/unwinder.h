@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The whole world of a runtime's author. A runtime is a folder beside this file; it registers
+ * itself and nothing else needs an edit. It says whether a process is its own (detect), proves its
+ * offsets in this very process (self_check), gives the walk of its stack as data (recipe), and
+ * turns what the walk kept into frames (frames), or names code made at run time (resolve).
+ *
+ * An unwinder never allocates, logs, opens files, makes system calls or knows a pid: its state is a
+ * zeroed block of state_size bytes without pointers, the process is read through struct target.
+ * So all of it runs over recordings as well. Everything read is hostile: check, bound, refuse.
+ */
+#pragma once
+
+#include "bpf/recipe_abi.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* What came of asking an unwinder: name, and the sentence that people read. */
+#define VERDICT_LIST(X)                                                                     \
+	X(OK, "ok")                                                                         \
+	X(IDLE, "no frame of the runtime on this stack")                                    \
+	X(NOT_MINE, "another runtime")                                                      \
+	X(VERSION, "this version is not supported")                                         \
+	X(NO_SYMBOL, "a symbol that is needed has been stripped")                           \
+	X(BAD_LAYOUT, "the runtime's structures are not where this version has them")       \
+	X(NOT_READY, "the runtime has not finished starting")                               \
+	X(FAULT, "memory could not be read")                                                \
+	X(TORN, "the list does not end in the runtime's first frame; it was being changed") \
+	X(BAD_FRAME, "a frame leads to something that is no code")                          \
+	X(TOO_DEEP, "deeper than the frame limit")
+
+enum verdict {
+#define X(name, text) UNWIND_##name,
+	VERDICT_LIST(X)
+#undef X
+		UNWIND_VERDICT_MAX,
+};
+
+struct version {
+	uint16_t major, minor, patch;
+};
+
+/* --- the process, live or recorded ---------------------------------------------------------- */
+
+struct target;
+
+enum target_arch { TARGET_X86_64, TARGET_ARM64 };
+
+enum target_arch target_arch(const struct target *t);
+/* All len bytes (at most 64 KiB) or -EFAULT; any address is fine. */
+int target_read(struct target *t, uint64_t addr, void *dst, size_t len);
+/*
+ * Bytes at addr, at most size - 1, up to a NUL or len of them; always terminated. For text: what
+ * is no text is replaced when it is shown. Returns the length or -EFAULT.
+ */
+int target_string(struct target *t, uint64_t addr, size_t len, char *dst, size_t size);
+
+static inline int target_u64(struct target *t, uint64_t addr, uint64_t *ret)
+{
+	return target_read(t, addr, ret, sizeof(*ret));
+}
+
+static inline int target_u32(struct target *t, uint64_t addr, uint32_t *ret)
+{
+	return target_read(t, addr, ret, sizeof(*ret));
+}
+
+/* A mapped ELF image; i counts from 0 in address order, 0 need not be the executable. */
+struct target_module {
+	const char *path; /* as mapped; for people and last resorts, never for decisions alone */
+	uint64_t bias;    /* address - ELF virtual address */
+	uint64_t lo, hi;  /* of its executable mappings */
+};
+
+bool target_module(struct target *t, uint32_t i, struct target_module *ret);
+/*
+ * Address of a symbol of module i (.dynsym, then .symtab), 0 when there is none. size may be NULL.
+ * A thread-local symbol's "address" is its offset in the module's block, and *size tells.
+ */
+uint64_t target_symbol(struct target *t, uint32_t i, const char *name, uint64_t *size);
+/* The i-th symbol's neighbours are not for sale, but a section is: 0 when there is none. */
+uint64_t target_section(struct target *t, uint32_t i, const char *name, uint64_t *size);
+/*
+ * Address range of the function (unwind table entry) that covers addr in module i, for functions
+ * that no symbol names; false when there is none.
+ */
+bool target_function(struct target *t, uint32_t i, uint64_t addr, uint64_t *lo, uint64_t *hi);
+
+struct target_thread {
+	uint32_t tid; /* as the process's own pid namespace has it, innermost */
+	uint64_t tp;  /* thread pointer: fs base, tpidr_el0; 0: not known */
+};
+
+/* i counts from 0; at most 65536. */
+bool target_thread(struct target *t, uint32_t i, struct target_thread *ret);
+/* What lies at an address: an ELF image, other mapped memory, nothing. */
+enum target_memory { TARGET_NOTHING, TARGET_IMAGE, TARGET_OTHER };
+enum target_memory target_memory(struct target *t, uint64_t addr);
+
+/* --- what a walk kept, and the frames made of it -------------------------------------------- */
+
+struct list {
+	const uint64_t *words; /* n nodes of width words: the kept words, then the peeked ones */
+	uint32_t n, width;
+	enum list_end end;
+	uint64_t head;
+	uint64_t reg;  /* recipe.reg_kept, 0 unless the register held the innermost position */
+	uint64_t ip;   /* innermost user address of the thread, 0 when not known */
+	bool running;  /* taken on a CPU, in whatever state the runtime's own code was */
+	bool ip_image; /* ip lies in an ELF image, not in code made at run time */
+};
+
+struct frames;
+
+/*
+ * What a frame is: object is the code's address; check are words of it as they were when the
+ * stack was taken (so that another object at the same address is noticed); pos is the place in it.
+ */
+struct frame_key {
+	uint64_t object, check[2], pos;
+};
+
+#define FRAME_C      1 /* a function in C, as the runtime knows it */
+#define FRAME_UNSURE 2 /* may be one call behind */
+
+/*
+ * Adds a frame, leaf first. True: core knows its name already. False: give it, by frames_name() or
+ * frames_gone(), before the next push.
+ */
+bool frames_push(struct frames *f, const struct frame_key *key, unsigned flags);
+/* func is the qualified name; file may be NULL; line 0: unknown. Copied. */
+void frames_name(struct frames *f, const char *func, const char *file, uint32_t line);
+/* The object is not what it was: the frame stays, marked as gone. */
+void frames_gone(struct frames *f);
+/* A frame with a fixed name ("(garbage collection)"). */
+void frames_mark(struct frames *f, const char *name);
+/*
+ * Between here and the next frame lies native code: the frames since the last boundary are one run
+ * of the runtime's loop. Also for a run without frames.
+ */
+void frames_boundary(struct frames *f);
+/* Adds a label to the sample ("request.script", "..."), at most two; key is static. */
+void frames_label(struct frames *f, const char *key, const char *value);
+
+/* --- an unwinder ---------------------------------------------------------------------------- */
+
+/* Versions that one word of the configuration switches on. */
+struct unwinder_range {
+	const char *word;           /* "python": python_stacks; else a word of runtime_stacks */
+	struct version first, last; /* closed; patch of last is not compared */
+};
+
+#define UNWINDER_RANGES 4
+#define UNWINDER_LOOPS  8
+
+struct code_range {
+	uint64_t lo, hi;
+};
+
+struct heads;
+void heads_add(struct heads *h, uint32_t tid, uint64_t head);
+
+struct unwinder {
+	const char *name;        /* its folder; also [runtime.NAME] and its counters' label */
+	const char *title;       /* "CPython" */
+	const char *sample_type; /* "python_wall"; NULL: it only names code */
+	struct unwinder_range ranges[UNWINDER_RANGES];
+	size_t state_size;
+	/* Is it mine; which version; where are the roots. NOT_MINE is the only silent refusal. */
+	enum verdict (*detect)(struct target *t, void *state, struct version *ret);
+	/* Follows this process's roots and proves each offset by something known. */
+	enum verdict (*self_check)(struct target *t, void *state);
+	/* Fills in the recipe (zeroed) from the state; reads nothing. head RECIPE_NO_HEAD: none. */
+	void (*recipe)(const void *state, struct recipe *ret);
+	/* RECIPE_TID: all threads' heads; called again as threads come. NULL otherwise. */
+	enum verdict (*heads)(struct target *t, const void *state, struct heads *ret);
+	/*
+	 * Frames of one list, leaf first. OK, IDLE, or the reason why it is refused (what was
+	 * pushed is then dropped). A list that ended in LIMIT or UNREADABLE is a cut stack: its
+	 * frames are kept and core marks it.
+	 */
+	enum verdict (*frames)(struct target *t, const void *state, const struct list *l,
+			       struct frames *ret);
+	/*
+	 * Address ranges of the native function(s) that run one segment of the list each, at most
+	 * UNWINDER_LOOPS: they are replaced by the frames. NULL: never merged.
+	 */
+	uint32_t (*loops)(const void *state, struct code_range ret[UNWINDER_LOOPS]);
+	/* Names one address of code made at run time; after the fact. NULL: cannot. */
+	enum verdict (*resolve)(struct target *t, const void *state, uint64_t ip,
+				struct frames *ret);
+};
+
+/*
+ * retain: without it a link with --gc-sections came out empty; and inside a static archive the
+ * object is dropped, so objects are linked directly.
+ */
+#if defined(__has_attribute) && __has_attribute(retain)
+#define UNWINDER_RETAIN , retain
+#else
+#define UNWINDER_RETAIN
+#endif
+#define UNWINDER_REGISTER(u)                          \
+	static const struct unwinder *const u##_entry \
+		__attribute__((used UNWINDER_RETAIN, section("unwinders"))) = &(u)
