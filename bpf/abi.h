@@ -6,6 +6,7 @@
 #pragma once
 
 #include <linux/types.h>
+#include <stddef.h>
 
 #include "bpf/recipe_abi.h"
 
@@ -13,6 +14,7 @@
 #define MAX_KERNEL_FRAMES 127
 #define MAX_USER_FRAMES   512
 #define COUNTS_DECLARED   16384 /* entries of a map of counts where none else are allowed */
+#define OPEN_WAIT_REGS    34    /* arm64: x0..x30, sp, pc, pstate; x86-64 has 21 */
 #define LIST_WORDS_MAX    (RECIPE_NODES_MAX * RECIPE_WIDTH_MAX)
 
 /*
@@ -31,7 +33,10 @@
 	X(JIT, "ended in code made at run time, without frame pointers") \
 	X(UNREADABLE, "stack memory not readable")                       \
 	X(NOT_EXEC, "return address not in executable memory")           \
-	X(COMPAT, "32-bit process, not unwound")
+	X(COMPAT, "32-bit process, not unwound")                         \
+	X(NOT_RESIDENT, "stack page not resident")                       \
+	X(NOT_TAKEN, "user stack not taken: too many at once")           \
+	X(MOVED, "thread ran while its stack was read")
 
 enum stack_end {
 #define X(name, text) STACK_END_##name,
@@ -41,16 +46,45 @@ enum stack_end {
 };
 
 /*
- * Counters that the sampling program keeps per CPU. DUE = samples counted + all LOST ones;
- * RUN_NS is the program's own time.
+ * Counters that the programs keep per CPU. Sampling: DUE = samples counted + all LOST ones. Waits:
+ * WAITS_DUE = waits counted + all WAIT_LOST ones, weighted where short ones are sampled. Times are
+ * the programs' own: RUN_NS of sampling, WAIT_NS of taking stacks of waits, SWITCH_NS of looking at
+ * each switch, of which every SWITCH_TIMED-th is timed. Work is what threads do themselves on their
+ * way to user space: of WORK_RUNS, WORK_TIMED were not interrupted and took WORK_NS.
  */
-#define BPF_STAT_LIST(X)    \
-	X(DUE)              \
-	X(RUN_NS)           \
-	X(FILTERED)         \
-	X(LOST_COUNTS_FULL) \
-	X(LOST_BUSY)        \
-	X(LOST_SCRATCH_BUSY)
+#define BPF_STAT_LIST(X)      \
+	X(DUE)                \
+	X(RUN_NS)             \
+	X(FILTERED)           \
+	X(LOST_COUNTS_FULL)   \
+	X(LOST_BUSY)          \
+	X(LOST_SCRATCH_BUSY)  \
+	X(LOST_EXIT)          \
+	X(WORK_RUNS)          \
+	X(WORK_TIMED)         \
+	X(WORK_NS)            \
+	X(PAGES_FETCHED)      \
+	X(PAGES_REFUSED)      \
+	X(WAITS_DUE)          \
+	X(WAIT_STACKS)        \
+	X(WAIT_NO_USER)       \
+	X(WAIT_LOST_FULL)     \
+	X(WAIT_LOST_BUSY)     \
+	X(WAIT_LOST_SCRATCH)  \
+	X(WAIT_LOST_EXIT)     \
+	X(WAIT_LOST_MOVED)    \
+	X(WAITS_SAMPLED_OUT)  \
+	X(SWITCHES)           \
+	X(WAIT_NO_PLACE)      \
+	X(WAIT_NS)            \
+	X(SWITCH_NS)          \
+	X(WAIT_WORK_RUNS)     \
+	X(WAIT_WORK_TIMED)    \
+	X(WAIT_WORK_NS)       \
+	X(WAIT_PAGES_FETCHED) \
+	X(WAIT_PAGES_REFUSED)
+
+#define SWITCH_TIMED 256
 
 enum bpf_stat {
 #define X(name) BPF_STAT_##name,
@@ -107,13 +141,133 @@ struct stack_event {
 	/* nkernel + nuser addresses, then nlist * list_width words: __u64 each. */
 };
 
-#define STACK_EVENT_MAX               \
-	(sizeof(struct stack_event) + \
-	 (MAX_KERNEL_FRAMES + MAX_USER_FRAMES + LIST_WORDS_MAX) * sizeof(__u64))
+#define STACK_WORDS_MAX (MAX_KERNEL_FRAMES + MAX_USER_FRAMES + LIST_WORDS_MAX)
+#define STACK_EVENT_MAX (sizeof(struct stack_event) + STACK_WORDS_MAX * sizeof(__u64))
 
 _Static_assert(sizeof(struct stack_key) == 56, "stack_key is an ABI between two compilers");
 _Static_assert(sizeof(struct stack_count) == 24, "stack_count is an ABI between two compilers");
 _Static_assert(sizeof(struct stack_event) == 112, "stack_event is an ABI between two compilers");
+
+/* The recipe of a process image; gen is never twice the same. Key of its map: tgid. */
+struct recipe_entry {
+	__u64 start_ns;
+	__u32 exec_id;
+	__u32 gen;
+	struct recipe recipe;
+};
+
+#define RECIPE_ENTRIES_MAX 4096
+#define RECIPE_HEADS_MAX   16384 /* threads with a head that user space told (RECIPE_TID) */
+
+_Static_assert(sizeof(struct recipe_entry) == 112, "recipe_entry is an ABI between two compilers");
+
+/*
+ * A thread of a process, as an iterator over its threads tells it. THREAD_SAME: has not run since
+ * it was told with a list; of it come the first 8 bytes only.
+ */
+enum thread_kind { THREAD_SAME, THREAD_COUNTS, THREAD_LIST };
+
+#define THREAD_ON_CPU       1 /* when its turn came */
+#define THREAD_ON_CPU_AFTER 2 /* when its list had been walked */
+
+struct thread_event {
+	__u32 tid;        /* initial pid namespace */
+	__u8 kind;        /* enum thread_kind */
+	__u8 on_cpu;      /* THREAD_ON_CPU_* */
+	__u8 state;       /* a letter, as in man 5 proc */
+	__u8 list_end;    /* enum list_end; MOVED: it ran, or may have */
+	__u32 ns_tid;     /* innermost pid namespace */
+	__u32 recipe_gen; /* of struct recipe_entry; 0: no list */
+	__u64 start_ns;   /* CLOCK_BOOTTIME, of the thread: tids come again */
+	__u64 switches;   /* how often it has left a CPU */
+	__u64 cpu_ns;     /* time on CPUs so far; the last stretch of one that runs may lack */
+	__u64 tp;         /* thread pointer */
+	__u64 ip;         /* where it entered the kernel; 0: not known */
+	__u64 list_head;
+	__u64 list_reg; /* as in struct stack_event */
+	__u16 nlist;
+	__u8 list_width;
+	__u8 pad;
+	__u32 exec_id; /* of the image, as in struct stack_key */
+	char comm[COMM_LEN];
+	/* nlist * list_width words: __u64 each. */
+};
+
+#define THREAD_SAME_SIZE 8
+
+_Static_assert(sizeof(struct thread_event) == 96, "thread_event is an ABI between two compilers");
+_Static_assert(offsetof(struct thread_event, ns_tid) == THREAD_SAME_SIZE, "a short record");
+
+/* One run of an iterator, written by user space beforehand; the last five by the program. */
+struct threads_run {
+	/* start_ns 0: whatever process has the tgid now; gen 0: no lists. */
+	struct recipe_entry entry;
+	__u32 tgid;
+	__u32 held; /* what was told under another number is not known to user space any more */
+	__u32 from; /* threads to pass over */
+	__u32 max;  /* records at most */
+	__u32 max_walks;
+	__u32 told, same, walks;
+	__u32 next; /* thread to begin with the next time, when there are more than fit */
+	__u32 more;
+};
+
+#define THREADS_RUNS 16 /* under way at a time; more than one only while one hangs */
+
+/* How a user stack is walked. */
+#define WALK_FP_ONLY  1 /* by frame pointers, whatever tables there are */
+#define WALK_UNCACHED 2 /* the walk may be interrupted by others: it keeps off the row cache */
+
+#define ROW_CACHE_SIZE 4096 /* per CPU */
+
+/*
+ * Off CPU: what is known of a thread that was seen to wait, from its first wait to its death. An
+ * array of these, in groups of WAIT_WAYS; a thread's key says which group, and where in it to
+ * begin. User space maps it: a wait that is still open is charged by moving `from` on, if it still
+ * has the value that was read. Who closes a wait takes `from` and leaves 0.
+ */
+struct wait_slot {
+	__u64 task;     /* whose: a number that no other living thread has; 0: nobody's */
+	__u64 start;    /* CLOCK_MONOTONIC, when the open wait began; 0: none is open */
+	__u64 from;     /* up to when it has been charged; its start when it has not been */
+	__u32 switches; /* how often the thread had left a CPU when it began */
+	__u32 state;    /* the kernel's bits */
+	__u32 holder;   /* thread that held the lock waited for; 0: not known */
+	__u32 claims;   /* by who wants the slot; 1: has it */
+	__u64 told;     /* start of the wait that user space knows */
+	__u32 index;    /* in the array */
+	__u32 pad[3];
+};
+
+#define EARLY_ENTRIES 4096  /* waits at a time whose stacks were taken when they began */
+#define WAIT_WAYS     8     /* a power of two */
+#define KICK_BYTES    16384 /* of a ring that only wakes */
+
+/* Events whose stack their thread is still to take (bpf/task_work.h), as far as user space looks. */
+struct pending_head {
+	__u64 work; /* the kernel's; reads as 0 */
+	__u64 task; /* whose; 0: the entry is free */
+	__u64 count, ns;
+};
+
+#define PENDING_WAYS 8 /* places an entry may have; a power of two */
+
+/* A wait that is open and not yet told, as the iterator over all threads gives it. */
+struct open_wait {
+	struct stack_key key; /* without hash */
+	__u64 task, start;
+	__u32 slot, tid;
+	__u32 end; /* enum stack_end when there is nothing to walk, else STACK_END_MAX */
+	__u32 in_exec;
+	__u64 stack_top, stack_size;
+	__u64 regs[OPEN_WAIT_REGS]; /* struct user_regs of the architecture */
+	__u32 nkernel;
+	__u32 pad;
+	/* nkernel addresses: __u64 each. */
+};
+
+_Static_assert(sizeof(struct wait_slot) == 64, "wait_slot is an ABI between two compilers");
+_Static_assert(sizeof(struct open_wait) == 384, "open_wait is an ABI between two compilers");
 
 /*
  * Unwind tables. All of them lie in slabs: 1 MiB values, written by user space through mmap, read
@@ -237,16 +391,3 @@ struct proc_entry {
 
 _Static_assert(sizeof(struct map_entry) == 40, "map_entry is an ABI between two compilers");
 _Static_assert(sizeof(struct proc_entry) == 24, "proc_entry is an ABI between two compilers");
-
-/* The recipe of a process image; gen is never twice the same. Key of its map: tgid. */
-struct recipe_entry {
-	__u64 start_ns;
-	__u32 exec_id;
-	__u32 gen;
-	struct recipe recipe;
-};
-
-#define RECIPE_ENTRIES_MAX 4096
-#define RECIPE_HEADS_MAX   65536 /* threads with a head that user space told (RECIPE_TID) */
-
-_Static_assert(sizeof(struct recipe_entry) == 112, "recipe_entry is an ABI between two compilers");

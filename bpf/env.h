@@ -18,9 +18,12 @@ typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
+typedef int16_t s16;
 typedef int64_t s64;
 
+#ifndef __noinline /* who includes it may want the functions for itself */
 #define __noinline __attribute__((noinline))
+#endif
 #ifndef __always_inline /* the C library has it, too */
 #define __always_inline inline __attribute__((always_inline))
 #endif

@@ -14,13 +14,15 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s16 s16;
 typedef __s64 s64;
 typedef _Bool bool;
 
 #define true 1
 #define false 0
 
-/* include/linux/sched.h: never run user code. USER_WORKER is 6.4 and newer, 0x4000 unused before. */
+/* include/linux/sched.h: ends soon; never run user code. USER_WORKER is 6.4 and newer, 0x4000 unused before. */
+#define PF_EXITING     0x00000004
 #define PF_IO_WORKER   0x00000010
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD     0x00200000
@@ -52,8 +54,58 @@ struct uprobe_task {
 	struct return_instance *return_instances;
 };
 
+/* The thread pointer as it was set, or read when the thread left the CPU. */
+struct thread_struct {
+#if defined(__TARGET_ARCH_arm64)
+	struct {
+		unsigned long tp_value;
+	} uw;
+#else
+	unsigned long fsbase;
+#endif
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct super_block {
+	unsigned long s_magic;
+	void *s_bdev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct vm_userfaultfd_ctx {
+	void *ctx;
+};
+
+struct vm_area_struct {
+	unsigned long vm_flags;
+	struct file *vm_file;
+	struct vm_userfaultfd_ctx vm_userfaultfd_ctx; /* empty without userfaultfd */
+};
+
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	unsigned int flags;
+	unsigned int __state; /* 5.14 and newer; state before */
+	int exit_state;
+	unsigned int on_cpu; /* 8 bits wide since 7.0, which only unsigned loads follow */
 	int pid;
 	int tgid;
 	void *stack;
@@ -64,6 +116,28 @@ struct task_struct {
 	u64 start_boottime; /* 5.5 and newer; real_start_time before */
 	u64 self_exec_id;   /* 64 bits wide since 5.7 */
 	unsigned in_execve : 1;
+	unsigned long nvcsw, nivcsw;
+	struct sched_entity se;
+	struct pid *thread_pid;
+	char comm[16];
+	struct thread_struct thread;
+};
+
+struct task_struct___before_5_14 {
+	long state;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 #pragma clang attribute pop

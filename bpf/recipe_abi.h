@@ -27,16 +27,16 @@ enum recipe_head {
 };
 
 /* How a list ended. */
-#define LIST_END_LIST(X)                                       \
-	X(NONE, "no list was walked")                          \
-	X(NULL, "whole: ended in a null pointer")              \
-	X(END, "whole: ended at the end of its array")         \
-	X(EMPTY, "head is null")                               \
-	X(NO_HEAD, "thread without a known head")              \
-	X(LIMIT, "cut at the node limit")                      \
-	X(UNREADABLE, "node not readable")                     \
-	X(MISALIGNED, "pointer to a node misaligned")          \
-	X(ORDER, "node points to itself, or not up the stack") \
+#define LIST_END_LIST(X)                                             \
+	X(NONE, "no list was walked")                                \
+	X(NULL, "whole: ended in a null pointer")                    \
+	X(END, "whole: ended at the end of its array")               \
+	X(EMPTY, "head is null")                                     \
+	X(NO_HEAD, "thread without a known head")                    \
+	X(LIMIT, "cut at the node limit")                            \
+	X(UNREADABLE, "node not readable")                           \
+	X(MISALIGNED, "pointer to a node misaligned")                \
+	X(ORDER, "list leads back into itself, or not up the stack") \
 	X(MOVED, "thread ran while it was read")
 
 enum list_end {
@@ -55,15 +55,18 @@ enum list_end {
  */
 struct recipe {
 	__u64 addr; /* RECIPE_ADDR */
-	__u64 mask; /* of a pointer to a node; also of the head */
+	__u64 mask; /* of a pointer to a node, the first one too; 0: none */
 	__s32 hop[RECIPE_HOPS];
 	__s32 add;
 	__s32 lo;
 	__s32 stride; /* 0: a linked list */
-	/* Array: end = *(q + end_a) + (*(q + end_b) << end_shift) + end_add; q = p before end_hop */
+	/*
+	 * Array: end = *(q + end_a) + (*(q + end_b) << end_shift) + end_add; q = p before hop
+	 * end_hop; end_hop == nhops: after the last one, without add.
+	 */
 	__s32 end_a, end_b, end_add;
 	__u16 len;   /* at most RECIPE_NODE_MAX */
-	__u16 limit; /* nodes, at most RECIPE_NODES_MAX */
+	__u16 limit; /* nodes, at most RECIPE_NODES_MAX; 0: that */
 	__s16 peek_off[RECIPE_PEEKS];
 	__u8 word[RECIPE_WORDS];
 	__u8 peek_word[RECIPE_PEEKS];
@@ -77,7 +80,12 @@ struct recipe {
 	 * reg_kept 0 and reg_is_head 0: none.
 	 */
 	__u8 reg_is_head, reg_kept;
-	__u8 pad[6];
+	/*
+	 * For user space only. RECIPE_TP: the first so many hops lead to what unwinder.heads()
+	 * tells for the thread, where the walk can begin as well; 0: they do not.
+	 */
+	__u8 thread_hops;
+	__u8 pad[5];
 };
 
 _Static_assert(sizeof(struct recipe) == 96, "recipe is an ABI between two compilers");

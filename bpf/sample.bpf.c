@@ -4,72 +4,28 @@
  * thread name, stack} to the number of samples, and, once for each new key, the stack itself in
  * the ring buffer. User space moves `epoch` on, waits until no program uses the old hash, and
  * reads it in batches: so its cost follows distinct stacks, not samples.
+ *
+ * Built once more for each way in which kernels declare task work (TASK_WORK_ARGS): there a walk
+ * that a missing page cut is left for the thread itself to do, on its way back to user space.
  */
-#include "bpf/unwind.h"
+#define EMIT_LOST_FULL BPF_STAT_LOST_COUNTS_FULL
+#define EMIT_LOST_BUSY BPF_STAT_LOST_BUSY
+#ifdef TASK_WORK_ARGS
+#define WALK_SCRATCH_ARRAY
+#define WORK_RUNS          BPF_STAT_WORK_RUNS
+#define WORK_TIMED         BPF_STAT_WORK_TIMED
+#define WORK_NS            BPF_STAT_WORK_NS
+#define WORK_PAGES_FETCHED BPF_STAT_PAGES_FETCHED
+#define WORK_PAGES_REFUSED BPF_STAT_PAGES_REFUSED
+#define WORK_LOST_SCRATCH  BPF_STAT_LOST_SCRATCH_BUSY
+#include "bpf/task_work.h"
+#else
+#include "bpf/emit.h"
+#endif
 
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-const volatile bool kernel_frames = true;
-const volatile bool filter_on = false;
-const volatile u32 max_frames = 64;
-const volatile u64 hash_seed = 0;
-const volatile u64 addr_mask = ~0ull;
-const volatile u64 thread_size = 16384; /* where there is no bpf_task_pt_regs */
-const volatile u64 ring_wake = 1 << 19; /* bytes waiting that wake the reader */
-const volatile u64 news_pause = 0;      /* least time between wake-ups for new processes; 0: none */
-
-u64 epoch = 0;
-u64 last_news = 0; /* racy, and only a matter of a wake-up more or less */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, BPF_STAT_MAX);
-	__type(key, u32);
-	__type(value, u64);
-} stats SEC(".maps");
-
-/* Two of these, made and put in place by user space. */
-struct counts_inner {
-	__uint(type, BPF_MAP_TYPE_HASH); /* preallocated: perf_event programs before 6.1 need it */
-	__uint(max_entries, COUNTS_DECLARED);
-	__uint(key_size, sizeof(struct stack_key));
-	__uint(value_size, sizeof(struct stack_count));
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 2);
-	__type(key, u32);
-	__array(values, struct counts_inner);
-} counts SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} stacks SEC(".maps");
-
-/* Thread groups to sample when filter_on; children join by themselves. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__type(key, u32);
-	__type(value, u8);
-} filter SEC(".maps");
-
-static __always_inline void stat_add(u32 which, u64 n)
-{
-	u64 *sum = bpf_map_lookup_elem(&stats, &which);
-
-	if (sum)
-		*sum += n;
-}
-
-static __always_inline void stat_inc(u32 which)
-{
-	stat_add(which, 1);
-}
 
 /*
  * User registers: the sampled ones, or those that kernel entry saved at the top of the kernel
@@ -105,94 +61,50 @@ static __always_inline int user_regs(struct bpf_perf_event_data *ctx, struct tas
 	return REGS_COMPAT(regs) ? 1 : 0;
 }
 
-/*
- * The stack's bounds without a look-up of its mapping: from sp to the main thread's stack top,
- * or over the stack size that new threads get (the stack limit, as the C library uses it).
- */
-static __always_inline void stack_bounds(struct task_struct *task, struct walk *w)
+#ifdef TASK_WORK_ARGS
+static int on_return(struct bpf_map *map, void *key, void *value)
 {
-	u64 size = BPF_CORE_READ(task, signal, rlim[RLIMIT_STACK].rlim_cur);
+	struct pending *p = value;
 
-	if (size < 8ull << 20)
-		size = 8ull << 20;
-	if (size > 1ull << 30)
-		size = 1ull << 30;
-	w->stack_top = BPF_CORE_READ(task, mm, start_stack);
-	w->stack_size = size;
+	take_pending(p, 0);
+	free_pending(p);
+	return 0;
 }
 
-__noinline u64 stack_hash(u32 slot)
+static __always_inline u32 scratch_slot(void)
 {
-	struct scratch *s = bpf_map_lookup_elem(&scratch, &slot);
-	u64 h = hash_seed;
-	u32 i, n;
-
-	if (!s)
-		return 0;
-	n = s->walk.n;
-	for (i = 0; i < MAX_KERNEL_FRAMES + MAX_USER_FRAMES; i++) {
-		if (i >= n)
-			break;
-		h ^= s->ip[i & WALK_MASK];
-		h *= 0x9e3779b97f4a7c15ull;
-		h ^= h >> 29;
-	}
-	/* The same addresses split differently are another stack. */
-	h ^= (u64)s->ev.nkernel << 32 | (u64)s->walk.end << 16;
-	h *= 0x9e3779b97f4a7c15ull;
-	return h ^ h >> 32;
+	return bpf_get_smp_processor_id();
 }
 
-static __always_inline int send(struct scratch *s)
+/* A stack or list that a missing page cut: the thread can take it itself. True: it will. */
+static __always_inline bool finish_later(struct scratch *s, u32 slot, u32 task_flags)
 {
-	u64 flags = BPF_RB_NO_WAKEUP;
-	u32 n = s->walk.n;
+	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (n > MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
-		return -1;
-	/* A process or mapping without tables is news: the sooner it is seen, the better. */
-	if (bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) > ring_wake ||
-	    (news_pause && (!s->walk.gen || s->walk.unmapped) && s->ev.end != STACK_END_NO_USER &&
-	     s->ev.time_ns - last_news > news_pause)) {
-		last_news = s->ev.time_ns;
-		flags = BPF_RB_FORCE_WAKEUP;
-	}
-	return bpf_ringbuf_output(&stacks, &s->ev, sizeof(s->ev) + n * sizeof(u64), flags);
+	if (!(s->walk.end == STACK_END_UNREADABLE && s->walk.fault) &&
+	    s->ev.list_end != LIST_END_UNREADABLE)
+		return false;
+	if (task_flags & PF_EXITING)
+		return false; /* it will not come back */
+	return !leave_pending(s, task, task_key(task), stack_hash(slot), 1, 0, on_return);
+}
+#else
+static __always_inline u32 scratch_slot(void)
+{
+	return 0;
 }
 
-static __always_inline void count(struct scratch *s, u64 now_epoch)
+static __always_inline bool finish_later(struct scratch *s, u32 slot, u32 task_flags)
 {
-	u32 slot = now_epoch & 1;
-	void *map = bpf_map_lookup_elem(&counts, &slot);
-	struct stack_count one = { .count = 1 }, *c;
-	long err;
-
-	if (!map)
-		return stat_inc(BPF_STAT_LOST_BUSY);
-	c = bpf_map_lookup_elem(map, &s->ev.key);
-	if (!c) {
-		err = bpf_map_update_elem(map, &s->ev.key, &one, BPF_NOEXIST);
-		if (err && err != -17 /* -EEXIST: another CPU was first */)
-			return stat_inc(err == -7 /* -E2BIG */ ? BPF_STAT_LOST_COUNTS_FULL
-							       : BPF_STAT_LOST_BUSY);
-		c = bpf_map_lookup_elem(map, &s->ev.key);
-		if (!c)
-			return stat_inc(BPF_STAT_LOST_BUSY);
-		if (err)
-			__sync_fetch_and_add(&c->count, 1);
-	} else {
-		__sync_fetch_and_add(&c->count, 1);
-	}
-	/* A stack that found no room in the ring buffer is sent with its next sample. */
-	if (!c->sent && !send(s))
-		c->sent = 1;
+	return false;
 }
+#endif
 
 SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	u32 slot = 0, tgid = bpf_get_current_pid_tgid() >> 32, flags;
+	u32 slot = scratch_slot(), tgid = bpf_get_current_pid_tgid() >> 32, flags;
 	u64 start = bpf_ktime_get_ns();
 	struct scratch *s;
 	struct walk *w;
@@ -204,7 +116,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	stat_inc(BPF_STAT_DUE);
-	s = bpf_map_lookup_elem(&scratch, &slot);
+	s = walk_scratch(slot);
 	if (!s)
 		return 0;
 	if (s->busy) {
@@ -218,19 +130,13 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	s->ev.key.call = -1;
 
 	w = &s->walk;
-	w->n = 0;
-	w->nuser = 0;
-	w->gen = 0;
-	w->unmapped = 0;
-	w->addr_mask = addr_mask;
-	w->max_frames = max_frames;
+	walk_none(s);
 	if (kernel_frames && !REGS_USER(&ctx->regs)) {
 		bytes = bpf_get_stack(ctx, s->ip, MAX_KERNEL_FRAMES * sizeof(u64), 0);
 		if (bytes > 0)
 			w->n = (u32)bytes / sizeof(u64);
 	}
 	s->ev.nkernel = w->n;
-	s->ev.in_exec = 0;
 
 	flags = BPF_CORE_READ(task, flags);
 	if (flags & PF_KTHREAD) {
@@ -245,7 +151,9 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		switch (user_regs(ctx, task, s)) {
 		case 0:
 			stack_bounds(task, w);
-			walk_stack(s, slot, &s->ev.key);
+			list_arm(s, &s->ev.key);
+			walk_stack(s, slot, &s->ev.key, 0);
+			list_walk(s, slot, task, (u32)bpf_get_current_pid_tgid(), false);
 			break;
 		case 1:
 			s->ip[w->n & WALK_MASK] = w->ip;
@@ -255,16 +163,13 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			break;
 		default:
 			w->end = STACK_END_UNREADABLE;
+			w->fault = 0;
 		}
 	}
-	s->ev.nuser = w->nuser;
-	s->ev.end = w->end;
-	s->ev.time_ns = start;
-	s->ev.epoch = epoch;
 	s->ev.tid = (u32)bpf_get_current_pid_tgid();
-	s->ev.key.stack_hash = stack_hash(slot);
 	bpf_get_current_comm(s->ev.key.comm, sizeof(s->ev.key.comm));
-	count(s, s->ev.epoch);
+	if (!finish_later(s, slot, flags))
+		emit(s, slot, 1, 0, start);
 	s->busy = 0;
 	stat_add(BPF_STAT_RUN_NS, bpf_ktime_get_ns() - start);
 	return 0;

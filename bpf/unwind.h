@@ -16,18 +16,22 @@
 
 #include "bpf/abi.h"
 #include "bpf/env.h"
+#include "bpf/recipe.h"
 
-#define WALK_MASK      2047 /* ip[] is a power of two, so that an index can be bounded by a mask */
-#define WALK_REGS      64   /* more than any architecture has, and a power of two */
-#define ROW_CACHE_SIZE 4096 /* per CPU */
-#define FRAME_MAX      (1ull << 30)
+#define WALK_MASK  2047 /* ip[] is a power of two, so that an index can be bounded by a mask */
+#define WALK_REGS  64   /* more than any architecture has, and a power of two */
+#define FRAME_MAX  (1ull << 30)
+#define WALK_ROUND 32 /* frames of one walk_frames() */
+#define HASH_ROUND 16 /* words of one hash_round() */
 
-_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES <= WALK_MASK, "ip[] holds a whole stack");
+_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES + LIST_WORDS_MAX + HASH_ROUND <= WALK_MASK,
+	       "ip[] holds a whole stack and a whole list");
 
 /* What is known of the frame's registers, besides sp. */
 #define KNOW_FP  1
 #define KNOW_BX  2
 #define KNOW_ALL 4 /* regs[]: innermost frame, or one that a signal interrupted */
+#define NOT_SP   8 /* sp is only where the frame cannot be below */
 
 struct walk {
 	u64 ip, sp, fp, bx;
@@ -42,24 +46,40 @@ struct walk {
 	u32 n;          /* entries of ip[] in use, kernel frames included */
 	u32 nuser;
 	u32 end; /* enum stack_end */
-	u32 gen; /* of the image's mappings; 0: not published */
+	u32 gen; /* of the image's mappings; 0: not published, or not wanted */
 	u32 maps, nmaps;
+	u64 fault; /* STACK_END_UNREADABLE: fault_len bytes there could not be read */
+	u32 fault_len;
+	u64 jit_fp;    /* of the first frame in memory that is no file; 0: none met, or not known */
 	u64 uretprobe; /* next entry of the task's list of replaced return addresses; 1: none */
 	u32 have_map;  /* map holds ip */
+	u32 how;       /* WALK_* */
 	struct map_entry map;
 	u32 block; /* between walk_find_leaf() and walk_find_row() */
 	u32 leaf;
 	u32 low; /* address within the leaf's page */
+	/*
+	 * Bounds of a binary search: kept in memory, whose values verifiers do not follow. In
+	 * registers every path would be taken (6.12, 6.18: ten times the instructions).
+	 */
+	volatile u32 lo, hi;
 	struct unwind_rule rule;
 	struct unwind_wide wide;
 };
 
-/* State of one walk; slot 0 of the map is the sampling program's. */
+/*
+ * State of one walk. Where nothing else says so, the map has one per CPU, slot 0. Programs that can
+ * be preempted take theirs from an array (WALK_SCRATCH_ARRAY): first one slot per CPU for those
+ * that cannot, then a pool, in which a walk claims a slot by `busy`.
+ */
 struct scratch {
 	u32 busy;
 	u32 pad;
 	struct walk walk;
 	u64 regs[WALK_REGS]; /* in the order of the architecture's user registers */
+	struct recipe_walk list;
+	u64 list_reg, list_kept; /* registers that the recipe asks for */
+	u64 hash;
 	struct stack_event ev;
 	u64 ip[WALK_MASK + 1]; /* directly behind ev: what is sent is one run of bytes */
 };
@@ -73,7 +93,11 @@ struct row_cache_entry {
 
 #ifdef __bpf__
 struct {
+#ifdef WALK_SCRATCH_ARRAY
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+#else
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+#endif
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct scratch);
@@ -109,7 +133,10 @@ struct {
 	__type(value, struct row_cache_entry);
 } row_cache SEC(".maps");
 #else
-extern struct unwind_map scratch, slabs, procs, row_cache;
+#ifndef UNWIND_MAPS /* static: then struct unwind_map is known by now */
+#define UNWIND_MAPS extern
+#endif
+UNWIND_MAPS struct unwind_map scratch, slabs, procs, row_cache;
 #endif
 
 /* Lowest and highest+1 address that can be user code: page 0 is never mapped; 56 bits with LA57. */
@@ -140,7 +167,7 @@ __noinline int walk_find_map(u32 slot)
 {
 	struct scratch *s = walk_scratch(slot);
 	struct map_entry *e;
-	u32 lo = 0, hi, i, off;
+	u32 lo, i, off;
 	struct walk *w;
 	u8 *slab;
 	u64 pc;
@@ -155,21 +182,23 @@ __noinline int walk_find_map(u32 slot)
 	slab = walk_slab(w->maps);
 	if (!slab)
 		return 1;
-	hi = w->nmaps;
+	w->lo = 0;
+	w->hi = w->nmaps;
 	for (i = 0; i < 15; i++) { /* 2^14 entries */
-		u32 mid = (lo + hi) / 2;
+		u32 mid = (w->lo + w->hi) / 2;
 
-		if (lo >= hi)
+		if (w->lo >= w->hi)
 			break;
 		off = REF_OFF(w->maps) + mid * (u32)sizeof(*e);
 		if (off > SLAB_BYTES - sizeof(*e))
 			return 1;
 		e = (struct map_entry *)(slab + off);
 		if (pc < e->lo)
-			hi = mid;
+			w->hi = mid;
 		else
-			lo = mid + 1;
+			w->lo = mid + 1;
 	}
+	lo = w->lo;
 	if (!lo)
 		return 1;
 	off = REF_OFF(w->maps) + (lo - 1) * (u32)sizeof(*e);
@@ -187,7 +216,7 @@ __noinline int walk_find_map(u32 slot)
 __noinline int walk_find_leaf(u32 slot)
 {
 	struct scratch *s = walk_scratch(slot);
-	u32 off, lo = 0, hi, i;
+	u32 off, i;
 	struct leaf_head *head;
 	struct leaf_block *b;
 	struct walk *w;
@@ -218,23 +247,25 @@ __noinline int walk_find_leaf(u32 slot)
 	if (off > SLAB_BYTES - sizeof(*head))
 		return 1;
 	head = (struct leaf_head *)(slab + off);
-	hi = head->nblocks;
+	w->lo = 0;
+	w->hi = head->nblocks;
 	for (i = 0; i < 17; i++) { /* 2^16 blocks */
-		u32 mid = (lo + hi) / 2, at = off + (u32)sizeof(*head) + mid * (u32)sizeof(*b);
+		u32 mid = (w->lo + w->hi) / 2, at;
 
-		if (lo >= hi)
+		if (w->lo >= w->hi)
 			break;
+		at = off + (u32)sizeof(*head) + mid * (u32)sizeof(*b);
 		if (at > SLAB_BYTES - sizeof(*b))
 			return 1;
 		b = (struct leaf_block *)(slab + at);
 		if (w->low < b->pc)
-			hi = mid;
+			w->hi = mid;
 		else
-			lo = mid + 1;
+			w->lo = mid + 1;
 	}
-	if (!lo)
+	if (!w->lo)
 		return 1;
-	w->block = lo - 1;
+	w->block = w->lo - 1;
 	return 0;
 }
 
@@ -453,7 +484,7 @@ __noinline int walk_find_rule(u32 slot)
 	}
 	pc = walk_pc(w);
 	hash = (u32)((pc * 0x9e3779b97f4a7c15ull) >> 40 ^ w->gen) & (ROW_CACHE_SIZE - 1);
-	c = bpf_map_lookup_elem(&row_cache, &hash);
+	c = w->how & WALK_UNCACHED ? 0 : bpf_map_lookup_elem(&row_cache, &hash);
 	if (c && c->gen == w->gen && c->pc == pc) {
 		w->rule = c->rule;
 		return 0;
@@ -497,6 +528,13 @@ static __always_inline int walk_stop(struct walk *w, u32 end)
 	return 1;
 }
 
+static __always_inline int walk_unreadable(struct walk *w, u64 addr, u32 len)
+{
+	w->fault = addr;
+	w->fault_len = len;
+	return walk_stop(w, STACK_END_UNREADABLE);
+}
+
 /* Moves to the caller. ra 0 is how a thread's first frame looks to whoever returns from it. */
 static __always_inline int walk_up(struct walk *w, u64 ra, u64 sp, u64 fp, u32 know, u32 exact)
 {
@@ -514,11 +552,31 @@ static __always_inline int walk_up(struct walk *w, u64 ra, u64 sp, u64 fp, u32 k
 }
 
 /*
- * One frame-pointer step. Frame record (both ABIs): {caller's frame pointer, return address} at
- * the frame pointer.
+ * A function without CFI that is the innermost may be a leaf that makes no frame record (arm64, all
+ * of its vdso): its return address is in x30 then. It shows where x30 leads out of the mapping: a
+ * function that has called another one finds itself in there. 1: stepped.
  */
-static __always_inline int walk_fp_step(struct walk *w)
+static __always_inline int walk_leaf_step(struct scratch *s, u64 in_record)
 {
+	struct walk *w = &s->walk;
+	u64 lr = s->regs[30] & w->addr_mask;
+
+	if (!UNWIND_ARM64 || !(w->know & KNOW_ALL) || !w->have_map ||
+	    lr == (in_record & w->addr_mask) || lr < USER_IP_MIN || lr >= USER_IP_MAX ||
+	    (lr >= w->map.lo && lr < w->map.hi))
+		return 0;
+	walk_up(w, lr, w->sp, w->fp, KNOW_FP | NOT_SP, 0);
+	return 1;
+}
+
+/*
+ * One frame-pointer step. Frame record (both ABIs): {caller's frame pointer, return address} at
+ * the frame pointer. On x86-64 the caller's stack begins right behind it; on arm64 it lies anywhere
+ * in its frame, so that the next frame's sp is not known.
+ */
+static __always_inline int walk_fp_step(struct scratch *s)
+{
+	struct walk *w = &s->walk;
 	u64 record[2], fp = w->fp, hi = w->sp + w->stack_size;
 
 	if (w->rule.flags & UNWIND_GUESSED)
@@ -532,8 +590,11 @@ static __always_inline int walk_fp_step(struct walk *w)
 	if (fp & 7 || fp < w->sp || fp >= hi || hi - fp < sizeof(record))
 		return walk_stop(w, w->rule.flags & UNWIND_JIT ? STACK_END_JIT : STACK_END_BAD_FP);
 	if (bpf_probe_read_user(record, sizeof(record), (const void *)fp))
-		return walk_stop(w, STACK_END_UNREADABLE);
-	return walk_up(w, record[1], fp + sizeof(record), record[0], KNOW_FP, 0);
+		return walk_unreadable(w, fp, sizeof(record));
+	if (walk_leaf_step(s, record[1]))
+		return 0;
+	return walk_up(w, record[1], fp + sizeof(record), record[0],
+		       UNWIND_ARM64 ? KNOW_FP | NOT_SP : KNOW_FP, 0);
 }
 
 #if UNWIND_ARM64
@@ -568,7 +629,7 @@ static __always_inline int walk_reg(struct scratch *s, u32 reg, u64 *ret)
 
 	if (reg == DWARF_SP) {
 		*ret = w->sp;
-		return 0;
+		return w->know & NOT_SP;
 	}
 	if (reg == DWARF_FP) {
 		*ret = w->fp;
@@ -598,7 +659,7 @@ __noinline int walk_signal_frame(u32 slot)
 #if UNWIND_ARM64
 	/* 128 siginfo + 176 to uc_mcontext + 8 fault_address */
 	if (bpf_probe_read_user(s->regs, 33 * sizeof(u64), (const void *)(w->sp + 312)))
-		return walk_stop(w, STACK_END_UNREADABLE);
+		return walk_unreadable(w, w->sp + 312, 33 * sizeof(u64));
 	w->fp = s->regs[29];
 	w->sp = s->regs[31];
 	w->ip = s->regs[32];
@@ -607,7 +668,7 @@ __noinline int walk_signal_frame(u32 slot)
 		u64 c[17]; /* r8..r15 di si bp bx dx ax cx sp ip, behind flags, link and stack */
 
 		if (bpf_probe_read_user(c, sizeof(c), (const void *)(w->sp + 40)))
-			return walk_stop(w, STACK_END_UNREADABLE);
+			return walk_unreadable(w, w->sp + 40, sizeof(c));
 		s->regs[9] = c[0];
 		s->regs[8] = c[1];
 		s->regs[7] = c[2];
@@ -641,15 +702,34 @@ static __always_inline int walk_read(u64 addr, u64 *ret)
 	return (int)bpf_probe_read_user(ret, sizeof(*ret), (const void *)addr);
 }
 
+/*
+ * The register that a frame's address counts from, and the distance. Where sp is not known, the
+ * frame pointer leads to this function's record, and the rule says how far that is from there.
+ */
+static __always_inline int walk_base(struct scratch *s, u64 *ret)
+{
+	struct walk *w = &s->walk;
+
+	if (UNWIND_ARM64 && w->know & NOT_SP && w->rule.cfa == UNWIND_CFA_REG &&
+	    w->rule.cfa_reg == DWARF_SP) {
+		*ret = w->fp - (s64)w->rule.fp_off;
+		return !(w->know & KNOW_FP) || w->rule.fp != UNWIND_FROM_CFA ||
+		       w->rule.ra != UNWIND_FROM_CFA || w->rule.ra_off != w->rule.fp_off + 8;
+	}
+	if (walk_reg(s, w->rule.cfa_reg, ret))
+		return 1;
+	*ret += (s64)w->rule.cfa_off;
+	return 0;
+}
+
 /* The frame address by w->rule; nonzero ends the walk. */
 static __always_inline int walk_cfa(struct scratch *s, u64 *ret)
 {
 	struct walk *w = &s->walk;
-	u64 cfa, index;
+	u64 cfa, index, addr;
 
-	if (walk_reg(s, w->rule.cfa_reg, &cfa))
+	if (walk_base(s, &cfa))
 		return walk_stop(w, STACK_END_NO_REGISTER);
-	cfa += (s64)w->rule.cfa_off;
 	switch (w->rule.cfa) {
 	case UNWIND_CFA_REG:
 		break;
@@ -664,8 +744,9 @@ static __always_inline int walk_cfa(struct scratch *s, u64 *ret)
 		cfa += index * w->wide.cfa_scale;
 		/* fall through */
 	case UNWIND_CFA_DEREF:
-		if (walk_read(cfa, &cfa))
-			return walk_stop(w, STACK_END_UNREADABLE);
+		addr = cfa;
+		if (walk_read(addr, &cfa))
+			return walk_unreadable(w, addr, sizeof(addr));
 		if (w->rule.flags & UNWIND_WIDE)
 			cfa += (s64)w->wide.cfa_add;
 		break;
@@ -691,8 +772,9 @@ static __always_inline int walk_table_step(struct scratch *s)
 		return 1;
 	switch (w->rule.ra) {
 	case UNWIND_FROM_CFA:
-		if (walk_read(cfa + (s64)w->rule.ra_off, &ra))
-			return walk_stop(w, STACK_END_UNREADABLE);
+		addr = cfa + (s64)w->rule.ra_off;
+		if (walk_read(addr, &ra))
+			return walk_unreadable(w, addr, sizeof(addr));
 		break;
 	case UNWIND_FROM_REG:
 		if (walk_reg(s, w->rule.ra_reg, &ra))
@@ -701,8 +783,9 @@ static __always_inline int walk_table_step(struct scratch *s)
 	default: /* UNWIND_FROM_DEREF */
 		if (walk_reg(s, w->rule.ra_reg, &addr))
 			return walk_stop(w, STACK_END_NO_REGISTER);
-		if (walk_read(addr + (s64)w->rule.ra_off, &ra))
-			return walk_stop(w, STACK_END_UNREADABLE);
+		addr += (s64)w->rule.ra_off;
+		if (walk_read(addr, &ra))
+			return walk_unreadable(w, addr, sizeof(addr));
 	}
 	switch (w->rule.fp) {
 	case UNWIND_FROM_SAME:
@@ -790,9 +873,11 @@ __noinline int walk_frame(u32 slot)
 	w->nuser++;
 	if (walk_find_rule(slot))
 		return walk_stop(w, STACK_END_NO_RULE);
+	if (w->rule.flags & UNWIND_JIT && !w->jit_fp && w->know & KNOW_FP)
+		w->jit_fp = w->fp;
 	switch (w->rule.cfa) {
 	case UNWIND_CFA_FP:
-		return walk_fp_step(w);
+		return walk_fp_step(s);
 	case UNWIND_CFA_END:
 		return walk_stop(w, STACK_END_COMPLETE);
 	case UNWIND_CFA_UNSUPPORTED:
@@ -806,34 +891,73 @@ __noinline int walk_frame(u32 slot)
 	}
 }
 
-/*
- * A whole walk from regs[] and w->{ip, sp, fp}. The caller has set stack_*, addr_mask, max_frames
- * and n; key says whose mappings count.
- */
-static __always_inline void walk_stack(struct scratch *s, u32 slot, const struct stack_key *key)
+/* Some frames. A loop of such loops: verifiers see few rounds of either. Nonzero: the end. */
+__noinline int walk_frames(u32 slot)
 {
-	struct walk *w = &s->walk;
+	u32 i;
+
+	for (i = 0; i < WALK_ROUND; i++)
+		if (walk_frame(slot))
+			return 1;
+	return 0;
+}
+
+/* Whose mappings count: again when the caller may have slept, after which others may lie there. */
+static __always_inline void walk_use_maps(struct walk *w, const struct stack_key *key)
+{
 	struct proc_entry *p;
-	u32 tgid = key->tgid, i;
+	u32 tgid = key->tgid;
 
 	w->gen = 0;
 	w->have_map = 0;
-	w->uretprobe = 0;
-	w->unmapped = 0;
-	w->guessed = 0;
-	w->exact = 1;
-	w->know = KNOW_FP | KNOW_BX | KNOW_ALL;
-	w->bx = s->regs[walk_reg_index(DWARF_BX) & (WALK_REGS - 1)];
+	if (w->how & WALK_FP_ONLY)
+		return;
 	p = bpf_map_lookup_elem(&procs, &tgid);
 	if (p && p->start_ns == key->start_ns && p->exec_id == key->exec_id) {
 		w->gen = p->gen;
 		w->maps = p->maps;
 		w->nmaps = p->nmaps;
 	}
+}
+
+/* Frames until one ends the walk. */
+static __always_inline void walk_go_on(struct walk *w, u32 slot)
+{
+	u32 i;
+
 	w->end = STACK_END_CUT;
-	for (i = 0; i < MAX_USER_FRAMES + 1; i++)
-		if (walk_frame(slot))
+	for (i = 0; i < MAX_USER_FRAMES / WALK_ROUND + 1; i++)
+		if (walk_frames(slot))
 			break;
 	if (w->guessed && w->end == STACK_END_COMPLETE)
 		w->end = STACK_END_GUESSED;
+}
+
+/* After STACK_END_UNREADABLE: walk_go_on() takes the frame again that could not be left. */
+static __always_inline void walk_retry(struct walk *w)
+{
+	w->n--;
+	w->nuser--;
+}
+
+/*
+ * A whole walk from regs[] and w->{ip, sp, fp}. The caller has set stack_*, addr_mask, max_frames
+ * and n; key says whose mappings count. how: WALK_*.
+ */
+static __always_inline void walk_stack(struct scratch *s, u32 slot, const struct stack_key *key,
+				       u32 how)
+{
+	struct walk *w = &s->walk;
+
+	w->how = how;
+	w->uretprobe = 0;
+	w->jit_fp = 0;
+	w->unmapped = 0;
+	w->guessed = 0;
+	w->exact = 1;
+	w->fault = 0;
+	w->know = KNOW_FP | KNOW_BX | KNOW_ALL;
+	w->bx = s->regs[walk_reg_index(DWARF_BX) & (WALK_REGS - 1)];
+	walk_use_maps(w, key);
+	walk_go_on(w, slot);
 }

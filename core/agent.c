@@ -2,15 +2,21 @@
 /* Shelf: edge. See agent.h. */
 #include "agent.h"
 
+#include "features.h"
 #include "kallsyms.h"
 #include "line.h"
 #include "log.h"
 #include "module.h"
+#include "offcpu.h"
 #include "process.h"
+#include "reader.h"
+#include "runtime.h"
 #include "sampler.h"
 #include "sideband.h"
 #include "stat.h"
 #include "tables.h"
+#include "threads.h"
+#include "walker.h"
 
 #include <errno.h>
 #include <string.h>
@@ -39,16 +45,27 @@ struct agent {
 	struct processes *procs;
 	struct kallsyms *kallsyms;
 	struct tables *tables;
+	struct reader *reader;
+	struct threads *threads;    /* NULL: the kernel tells no threads */
+	struct runtimes *runtimes;  /* NULL: interpreters stay native */
+	struct walker *walker;      /* NULL: no sample types of runtimes' own */
+	struct offcpu *offcpu;      /* NULL: waits are not seen */
+	const char *offcpu_refused; /* why not, if they should be; static */
+	bool offcpu_paused;
 	struct line *line;
 	int epoll_fd;
 	u32 hz, want_hz;
+	bool no_cpu;
+	bool limited; /* by kernel.perf_event_max_sample_rate */
+	bool restart; /* the events could not be opened at the new rate: tried again */
 	u8 *bytes;
 	u32 nbytes, bytes_cap;
 	struct waiting *waiting;
 	u32 nwaiting, waiting_cap;
-	u64 cpu_check_ns, trim_ns;
+	u64 cycle_ns, cpu_check_ns, trim_ns;
 	u64 window_mono_ns, window_real_ns; /* start of the window */
 	u64 bpf_seen[BPF_STAT_MAX];
+	u64 stacks[2]; /* taken from the ring buffer, by enum stack_kind */
 };
 
 static int add_fd(struct agent *a, int fd, u32 how)
@@ -82,6 +99,155 @@ static struct tables *make_tables(struct agent *a, u64 max_bytes)
 	return tables_new(a->procs, a->modules, &kernel, max_bytes);
 }
 
+/* --- interpreters ----------------------------------------------------------------------------- */
+
+static enum verdict on_waited(void *arg, struct process *p, u32 gen, const struct list *l,
+			      const char comm[COMM_LEN], bool ready, u64 ns)
+{
+	struct agent *a = arg;
+
+	return line_waited(a->line, sampler_epoch(a->sampler), p, gen, l, comm, ready, ns);
+}
+
+static int count_threads(void *arg, u32 tgid, threads_fn *fn, void *fn_arg,
+			 struct threads_told *ret)
+{
+	return threads_counts(arg, tgid, fn, fn_arg, ret);
+}
+
+static int walk_threads(void *arg, u32 tgid, const struct recipe_entry *entry, threads_fn *fn,
+			void *fn_arg, struct threads_told *ret)
+{
+	return threads_walk(arg, tgid, entry, fn, fn_arg, ret);
+}
+
+static void forget_threads(void *arg, u32 tgid)
+{
+	threads_forget(arg, tgid);
+}
+
+static int list_threads(void *arg, u32 tgid,
+			void (*fn)(void *fn_arg, u32 tid, const struct target_thread *thread),
+			void *fn_arg)
+{
+	struct agent *a = arg;
+
+	return threads_list(a->threads, tgid, fn, fn_arg);
+}
+
+static int arm_process(void *arg, u32 tgid, const struct recipe_entry *entry)
+{
+	struct agent *a = arg;
+
+	return sampler_arm(a->sampler, tgid, entry);
+}
+
+static void disarm_process(void *arg, u32 tgid)
+{
+	struct agent *a = arg;
+
+	sampler_disarm(a->sampler, tgid);
+}
+
+static int set_head(void *arg, u32 tid, u64 head)
+{
+	struct agent *a = arg;
+
+	return sampler_head(a->sampler, tid, head);
+}
+
+/* Before the line, which asks for frames. */
+static int make_runtimes(struct agent *a, const struct agent_runtimes *o)
+{
+	struct runtimes_kernel kernel = {
+		.arg = a,
+		.arm = arm_process,
+		.disarm = disarm_process,
+		.head = set_head,
+	};
+
+	a->reader = reader_new();
+	if (!a->reader)
+		return -ENOMEM;
+	/* Without it thread pointers and waiting threads stay unknown; it has said why. */
+	threads_new(features_host(), a->reader, sampler_heads_fd(a->sampler), &a->threads);
+	if (a->threads)
+		kernel.threads = list_threads;
+	a->runtimes = runtimes_new(a->procs, a->reader, &kernel, &o->choice);
+	return a->runtimes ? 0 : -ENOMEM;
+}
+
+static int make_walker(struct agent *a, const struct agent_runtimes *o)
+{
+	struct walker_kernel kernel = {
+		.arg = a->threads,
+		.counts = count_threads,
+		.forget = forget_threads,
+	};
+	struct walker_options wo = {
+		.waited = on_waited,
+		.arg = a,
+		.hz = o->hz,
+		.hz_arg = o->choice.arg,
+	};
+
+	if (!a->threads)
+		return 0;
+	if (threads_can_walk(a->threads))
+		kernel.walk = walk_threads;
+	a->walker = walker_new(a->procs, a->runtimes, &kernel, &wo);
+	return a->walker ? 0 : -ENOMEM;
+}
+
+void agent_set_runtime_share(struct agent *a, u32 percent)
+{
+	if (a->walker)
+		walker_set_share(a->walker, percent);
+}
+
+struct runtimes *agent_runtimes(struct agent *a)
+{
+	return a->runtimes;
+}
+
+/* --- waits ------------------------------------------------------------------------------------ */
+
+/* Sampling goes on without it. */
+static void make_offcpu(struct agent *a, const struct agent_options *o)
+{
+	struct offcpu_options oo = {
+		.min_ns = o->offcpu_min_ns,
+		.tables = o->offcpu_tables && o->table_bytes,
+		.lock = o->lock,
+		.lock_only = !o->offcpu,
+		.kernel_frames = o->kernel_frames,
+		.only_pids = o->only_pids,
+		.max_frames = o->max_frames,
+		.news_pause_ns = NEWS_PAUSE_NS,
+	};
+	int err;
+
+	if (!a->reader)
+		a->reader = reader_new();
+	oo.reader = a->reader;
+	a->offcpu_refused = "out of memory";
+	err = a->reader ? offcpu_new(a->sampler, &oo, &a->offcpu, &a->offcpu_refused) : -ENOMEM;
+	if (err)
+		log_warn("no off-CPU profiles: %s: %s", a->offcpu_refused, strerror(-err));
+}
+
+static void start_offcpu(struct agent *a)
+{
+	int err = a->offcpu ? offcpu_start(a->offcpu) : 0;
+
+	if (!err)
+		return;
+	a->offcpu_refused = "the kernel does not let it watch switches";
+	log_warn("no off-CPU profiles: %s: %s", a->offcpu_refused, strerror(-err));
+	offcpu_free(a->offcpu);
+	a->offcpu = NULL;
+}
+
 int agent_new(const struct agent_options *o, struct agent **ret)
 {
 	struct sampler_options so = {
@@ -99,7 +265,9 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	a->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	a->want_hz = o->hz;
 	a->hz = kernel_rate_limit(o->hz);
-	if (a->hz < o->hz)
+	a->no_cpu = o->no_cpu;
+	a->limited = a->hz < o->hz;
+	if (a->limited)
 		log_warn(
 			"sampling at %u Hz instead of %u: kernel.perf_event_max_sample_rate allows no more",
 			a->hz, o->hz);
@@ -128,8 +296,18 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	}
 	if (o->table_bytes)
 		a->tables = make_tables(a, o->table_bytes);
+	err = o->runtimes ? make_runtimes(a, o->runtimes) : 0;
+	lo.runtimes = a->runtimes;
+	lo.internals = o->runtimes && o->runtimes->internals;
+	lo.wait_tables = o->offcpu_tables;
+	lo.lock_only = o->lock && !o->offcpu;
 	a->line = line_new(a->procs, a->tables, a->kallsyms, &lo);
-	err = a->line && (a->tables || !o->table_bytes) ? 0 : -ENOMEM;
+	if (!a->line || (!a->tables && o->table_bytes))
+		err = -ENOMEM;
+	if (!err && o->runtimes)
+		err = make_walker(a, o->runtimes);
+	if (!err && (o->offcpu || o->lock))
+		make_offcpu(a, o);
 	if (!err && o->cache_dir)
 		err = modules_set_cache(a->modules, o->cache_dir);
 	/* Edge: level would wake us for every sample, whatever the program asked for. */
@@ -155,12 +333,17 @@ void agent_free(struct agent *a)
 	if (!a)
 		return;
 	tables_free(a->tables);
+	walker_free(a->walker);
+	runtimes_free(a->runtimes);
+	threads_free(a->threads);
+	offcpu_free(a->offcpu);
 	sampler_free(a->sampler);
 	sideband_free(a->sideband);
 	line_free(a->line);
 	processes_free(a->procs);
 	modules_free(a->modules);
 	kallsyms_free(a->kallsyms);
+	reader_free(a->reader);
 	closep(&a->epoll_fd);
 	free(a->bytes);
 	free(a->waiting);
@@ -169,8 +352,13 @@ void agent_free(struct agent *a)
 
 int agent_add_pid(struct agent *a, u32 pid)
 {
+	const struct stack_key key = { .tgid = pid };
+	struct process *p = processes_current(a->procs, &key);
 	int err = sampler_add_pid(a->sampler, pid);
 
+	/* It may do nothing but wait, so that no sample ever asks for it. */
+	if (p && a->runtimes)
+		runtimes_want(a->runtimes, p);
 	return err ? log_err(err, "cannot select process %u: %s", pid, strerror(-err)) : 0;
 }
 
@@ -181,7 +369,9 @@ int agent_start(struct agent *a)
 	a->window_mono_ns = now_monotonic();
 	a->window_real_ns = now_realtime();
 	err = line_open_epoch(a->line, sampler_epoch(a->sampler), true, a->window_real_ns);
-	return err ? err : sampler_start(a->sampler);
+	if (!err)
+		start_offcpu(a);
+	return err || a->no_cpu ? err : sampler_start(a->sampler);
 }
 
 /* Ring buffer to waiting list; a stack that finds no memory is lost with its count, named. */
@@ -195,6 +385,7 @@ static void on_stack(void *arg, const struct stack_event *ev, size_t len)
 		stat_inc(STAT_no_memory);
 		return;
 	}
+	a->stacks[ev->key.kind == STACK_OFF_CPU]++;
 	a->waiting[a->nwaiting++] = (struct waiting){ ev->time_ns, a->nbytes, size };
 	memcpy(a->bytes + a->nbytes, ev, len);
 	a->nbytes += size;
@@ -238,8 +429,12 @@ static void cycle(struct agent *a)
 	for (i = 0; i < later; i++)
 		line_stack(a->line, (void *)(a->bytes + a->waiting[i].offset), a->waiting[i].len,
 			   true);
+	if (a->offcpu)
+		offcpu_round(a->offcpu);
 	if (a->tables)
 		tables_round(a->tables, now_monotonic());
+	if (a->runtimes)
+		runtimes_round(a->runtimes, now_monotonic());
 }
 
 /* Program counters of the kernel side to the named ones of ours. */
@@ -253,6 +448,19 @@ static void update_stats(struct agent *a)
 		{ BPF_STAT_LOST_COUNTS_FULL, STAT_lost_counts_full },
 		{ BPF_STAT_LOST_BUSY, STAT_lost_busy },
 		{ BPF_STAT_LOST_SCRATCH_BUSY, STAT_lost_scratch_busy },
+		{ BPF_STAT_PAGES_FETCHED, STAT_pages_fetched },
+		{ BPF_STAT_PAGES_REFUSED, STAT_pages_refused },
+		{ BPF_STAT_WAITS_DUE, STAT_waits_due },
+		{ BPF_STAT_WAITS_SAMPLED_OUT, STAT_waits_sampled_out },
+		{ BPF_STAT_WAIT_LOST_FULL, STAT_wait_lost_counts_full },
+		{ BPF_STAT_WAIT_LOST_BUSY, STAT_wait_lost_busy },
+		{ BPF_STAT_WAIT_LOST_SCRATCH, STAT_wait_lost_scratch },
+		{ BPF_STAT_WAIT_LOST_EXIT, STAT_wait_lost_exit },
+		{ BPF_STAT_WAIT_LOST_MOVED, STAT_wait_lost_moved },
+		{ BPF_STAT_WAIT_NO_PLACE, STAT_waits_no_place },
+		{ BPF_STAT_WAIT_NO_USER, STAT_waits_no_user },
+		{ BPF_STAT_WAIT_PAGES_FETCHED, STAT_pages_fetched },
+		{ BPF_STAT_WAIT_PAGES_REFUSED, STAT_pages_refused },
 	};
 	size_t i;
 
@@ -277,6 +485,40 @@ static void on_count(void *arg, const struct stack_key *key, const struct stack_
 	line_count(t->agent->line, t->epoch, key, count);
 }
 
+static void on_open_wait(void *arg, const struct stack_event *ev, size_t len,
+			 const struct stack_count *count)
+{
+	struct count_target *t = arg;
+
+	stat_add(STAT_waits_due, count->count);
+	line_stack(t->agent->line, ev, len, true);
+	line_count(t->agent->line, t->epoch, &ev->key, count);
+}
+
+/* Waits that go on are charged to the epoch up to now; what they wait for next is the next's. */
+static void charge_open_waits(struct agent *a, u64 now)
+{
+	struct count_target t = { a, sampler_epoch(a->sampler) };
+	int err;
+
+	if (!a->offcpu || a->offcpu_paused)
+		return;
+	cycle(a); /* who lives now is known */
+	err = offcpu_open_waits(a->offcpu, now, t.epoch, on_open_wait, &t);
+	if (err)
+		log_debug("waits that are open are not all charged: %s", strerror(-err));
+}
+
+/* What threads have not done by now they will do for nobody. */
+static void count_pending(struct agent *a)
+{
+	u64 waits = a->offcpu ? offcpu_pending(a->offcpu) : 0;
+
+	stat_add(STAT_lost_exit, sampler_pending(a->sampler));
+	stat_add(STAT_waits_due, waits);
+	stat_add(STAT_wait_lost_exit, waits);
+}
+
 /*
  * Ends the epoch and takes its counts in. Realtime is derived from the monotonic clock within a
  * window, so that a clock step cannot stretch it.
@@ -287,28 +529,78 @@ static int turn_epoch(struct agent *a, bool new_window, struct window **ret)
 	u64 now = now_monotonic(), end = a->window_real_ns + (now - a->window_mono_ns);
 	int err;
 
+	/* What waited so far belongs to the window that ends. */
+	if (new_window && a->walker)
+		walker_flush(a->walker);
 	if (new_window) {
 		a->window_mono_ns = now;
 		a->window_real_ns = now_realtime();
 	}
 	err = line_open_epoch(a->line, t.epoch + 1, new_window, a->window_real_ns);
+	/* First: the flip waits for programs, and what is due meanwhile is of the next one. */
+	update_stats(a);
 	if (!err)
 		err = sampler_flip(a->sampler);
 	if (err)
 		return log_err(err, "cannot end the window: %s", strerror(-err));
 	cycle(a);
 	err = sampler_read_counts(a->sampler, on_count, &t);
+	if (!err && a->offcpu)
+		err = offcpu_read_counts(a->offcpu, on_count, &t);
 	if (err)
 		log_err(err, "cannot read the counts of a window: %s", strerror(-err));
-	update_stats(a);
 	*ret = line_close_epoch(a->line, t.epoch, end);
 	return 0;
+}
+
+static int restart_at(struct agent *a, u32 hz)
+{
+	struct window *none = NULL;
+	int err;
+
+	/* One period holds for all samples of an epoch; the window is the same. */
+	sampler_stop(a->sampler);
+	err = turn_epoch(a, false, &none);
+	a->restart = true;
+	if (err)
+		return err;
+	sampler_set_hz(a->sampler, hz);
+	line_set_period(a->line, NSEC_PER_SEC / hz);
+	a->hz = hz;
+	err = sampler_start(a->sampler);
+	a->restart = err != 0;
+	return err;
+}
+
+/* The rate that is wanted, or what the kernel allows of it. */
+static void follow_rate(struct agent *a)
+{
+	u32 before = a->hz, hz = kernel_rate_limit(a->want_hz);
+
+	if (a->no_cpu || (hz == before && !a->restart) || restart_at(a, hz))
+		return;
+	if (hz < before && hz < a->want_hz)
+		log_warn(
+			"sampling at %u Hz from now on: kernel.perf_event_max_sample_rate was lowered",
+			hz);
+	else if (hz > before && a->limited)
+		log_info("sampling at %u Hz: kernel.perf_event_max_sample_rate allows it again",
+			 hz);
+	a->limited = hz < a->want_hz;
+}
+
+static u32 capacity(const struct agent *a)
+{
+	u32 n = sampler_capacity(a->sampler);
+
+	return a->offcpu ? MIN(n, offcpu_capacity(a->offcpu)) : n;
 }
 
 static void housekeeping(struct agent *a, u64 now)
 {
 	if (now - a->cpu_check_ns > CPU_CHECK_NS) {
 		a->cpu_check_ns = now;
+		follow_rate(a);
 		if (sampler_follow_cpus(a->sampler))
 			log_info("CPUs changed: %u are sampled now", sampler_ncpus(a->sampler));
 		if (sideband_follow_cpus(a->sideband))
@@ -320,12 +612,22 @@ static void housekeeping(struct agent *a, u64 now)
 		modules_trim(a->modules, MODULE_AGE_NS);
 	}
 	/* A map that fills before its window ends is emptied early, into the same window. */
-	if (line_epoch_stacks(a->line, sampler_epoch(a->sampler)) >
-	    sampler_capacity(a->sampler) / 2) {
+	if (line_epoch_stacks(a->line, sampler_epoch(a->sampler)) > capacity(a) / 2) {
 		struct window *none = NULL;
 
 		turn_epoch(a, false, &none);
 	}
+}
+
+/* Until the next cycle or tick, in the unit that epoll has. */
+static int wait_ms(const struct agent *a, u64 now, u64 until_ns)
+{
+	u64 due = MIN(until_ns, a->cycle_ns);
+
+	if (a->walker)
+		due = MIN(due, walker_due(a->walker));
+	due = MIN(due, now + CYCLE_NS);
+	return due > now ? (int)((due - now + 999999) / 1000000) : 0;
 }
 
 int agent_work(struct agent *a, u64 until_ns, int wake_fd)
@@ -344,10 +646,16 @@ int agent_work(struct agent *a, u64 until_ns, int wake_fd)
 
 		if (now >= until_ns)
 			break;
-		n = epoll_wait(a->epoll_fd, ev, ARRAY_SIZE(ev),
-			       (int)((MIN(until_ns - now, CYCLE_NS) + 999999) / 1000000));
+		n = epoll_wait(a->epoll_fd, ev, ARRAY_SIZE(ev), wait_ms(a, now, until_ns));
 		for (i = 0; i < n; i++)
 			woken |= wake_fd >= 0 && ev[i].data.fd == wake_fd;
+		now = now_monotonic();
+		if (a->walker && now >= walker_due(a->walker))
+			walker_tick(a->walker, now);
+		/* A tick alone is no reason to look at everything. */
+		if (n <= 0 && now < a->cycle_ns)
+			continue;
+		a->cycle_ns = now + CYCLE_NS;
 		cycle(a);
 		housekeeping(a, now_monotonic());
 	}
@@ -358,31 +666,24 @@ int agent_work(struct agent *a, u64 until_ns, int wake_fd)
 
 int agent_close_window(struct agent *a, bool finish, struct window **ret)
 {
-	u32 hz = kernel_rate_limit(a->want_hz);
 	int err;
 
-	if (hz < a->hz && hz < a->want_hz)
-		log_warn(
-			"sampling at %u Hz from now on: kernel.perf_event_max_sample_rate was lowered",
-			hz);
-	/* Another rate begins with another window: one period holds for all samples of a window. */
-	if (finish || hz != a->hz)
+	charge_open_waits(a, now_monotonic());
+	if (finish) {
 		sampler_stop(a->sampler);
+		if (a->offcpu)
+			offcpu_stop(a->offcpu);
+	}
 	err = turn_epoch(a, true, ret);
-	if (err || finish || hz == a->hz)
-		return err;
-	sampler_set_hz(a->sampler, hz);
-	err = sampler_start(a->sampler);
-	if (err)
-		return err;
-	a->hz = hz;
-	line_set_period(a->line, NSEC_PER_SEC / hz);
-	return 0;
+	if (finish)
+		count_pending(a);
+	return err;
 }
 
 void agent_set_hz(struct agent *a, u32 hz)
 {
 	a->want_hz = hz;
+	follow_rate(a);
 }
 
 u32 agent_hz(const struct agent *a)
@@ -405,17 +706,45 @@ static u64 rss_bytes(void)
 	return (u64)resident * (u64)sysconf(_SC_PAGESIZE);
 }
 
+static double seconds(const struct timeval *t)
+{
+	return (double)t->tv_sec + (double)t->tv_usec / 1e6;
+}
+
+/* CPU time of looking at interpreters: it is part of our own threads' time. */
+static double runtime_seconds(const struct agent *a)
+{
+	struct runtimes_figures rf = { .cpu_ns = 0 };
+	struct walker_figures wf = { .cpu_ns = 0 };
+	u64 ns = a->threads ? threads_cpu_ns(a->threads) : 0;
+
+	if (a->runtimes)
+		runtimes_figures(a->runtimes, &rf);
+	if (a->walker)
+		walker_figures(a->walker, &wf);
+	return (double)(ns + rf.cpu_ns + wf.cpu_ns) / 1e9;
+}
+
 void agent_cost(struct agent *a, struct agent_cost *ret)
 {
 	struct rusage ru;
 
 	getrusage(RUSAGE_SELF, &ru);
-	ret->user_s = (double)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) +
-		      (double)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) / 1e6;
-	ret->rss_bytes = rss_bytes();
-	ret->bpf_s = (double)sampler_stat(a->sampler, BPF_STAT_RUN_NS) / 1e9;
-	ret->bpf_samples = sampler_stat(a->sampler, BPF_STAT_DUE);
-	ret->map_bytes = sampler_map_bytes(a->sampler);
+	*ret = (struct agent_cost){
+		.user_s = seconds(&ru.ru_utime),
+		.system_s = seconds(&ru.ru_stime),
+		.bpf_s = (double)(sampler_stat(a->sampler, BPF_STAT_RUN_NS) +
+				  sampler_work_ns(a->sampler)) /
+			 1e9,
+		.bpf_samples = sampler_stat(a->sampler, BPF_STAT_DUE),
+		.map_bytes = sampler_map_bytes(a->sampler) +
+			     (a->offcpu ? offcpu_map_bytes(a->offcpu) : 0) +
+			     (a->threads ? threads_map_bytes(a->threads) : 0),
+		.runtime_s = runtime_seconds(a),
+		.rss_bytes = rss_bytes(),
+		.stacks = a->stacks[STACK_ON_CPU],
+		.wait_stacks = a->stacks[STACK_OFF_CPU],
+	};
 }
 
 void agent_tables(const struct agent *a, struct tables_figures *ret)
@@ -428,4 +757,73 @@ void agent_tables(const struct agent *a, struct tables_figures *ret)
 const char *agent_clock(const struct agent *a)
 {
 	return sampler_clock(a->sampler);
+}
+
+u32 agent_cpus(const struct agent *a)
+{
+	return sampler_ncpus(a->sampler);
+}
+
+u32 agent_programs(struct agent *a, struct agent_program *ret, u32 max)
+{
+	struct program_time times[AGENT_PROGRAMS_MAX];
+	u32 n, i, waits;
+
+	n = sampler_programs(a->sampler, times, MIN(max, (u32)AGENT_PROGRAMS_MAX));
+	for (i = 0; i < n; i++)
+		ret[i] = (struct agent_program){ .time = times[i] };
+	max = MIN(max, (u32)AGENT_PROGRAMS_MAX) - n;
+	if (a->threads) {
+		u32 own = threads_programs(a->threads, times, max);
+
+		for (i = 0; i < own; i++)
+			ret[n + i] = (struct agent_program){ .time = times[i] };
+		n += own;
+		max -= own;
+	}
+	waits = a->offcpu ? offcpu_programs(a->offcpu, times, max) : 0;
+	for (i = 0; i < waits; i++)
+		ret[n + i] = (struct agent_program){ .time = times[i], .waits = true };
+	return n + waits;
+}
+
+void agent_waits(struct agent *a, struct agent_waits *ret)
+{
+	struct offcpu_cost cost;
+
+	*ret = (struct agent_waits){ .probability = 1, .refused = a->offcpu_refused };
+	if (!a->offcpu)
+		return;
+	offcpu_cost(a->offcpu, &cost);
+	*ret = (struct agent_waits){
+		.mode = offcpu_mode_text(offcpu_mode(a->offcpu)),
+		.sample_ns = offcpu_sampling(a->offcpu),
+		.probability = offcpu_probability(a->offcpu),
+		.switch_s = (double)cost.switch_ns / 1e9,
+		.stack_s = (double)cost.stack_ns / 1e9,
+		.callback_s = (double)cost.work_ns / 1e9,
+		.own_s = (double)cost.own_ns / 1e9,
+		.callbacks = cost.work_runs,
+		.switches = cost.switches,
+		.paused = a->offcpu_paused,
+	};
+}
+
+void agent_sample_waits(struct agent *a, u64 sample_ns)
+{
+	if (a->offcpu)
+		offcpu_set_sampling(a->offcpu, sample_ns);
+}
+
+void agent_pause_waits(struct agent *a, bool paused)
+{
+	if (!a->offcpu || paused == a->offcpu_paused)
+		return;
+	if (paused) {
+		charge_open_waits(a, now_monotonic());
+		offcpu_stop(a->offcpu);
+	} else {
+		start_offcpu(a);
+	}
+	a->offcpu_paused = paused;
 }

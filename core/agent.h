@@ -7,11 +7,20 @@
 
 #include "util.h"
 #include "bpf/abi.h"
+#include "runtime.h"
+#include "sampler.h"
 #include "tables.h"
 
 struct agent;
 struct modules;
 struct window;
+
+/* Interpreters' stacks. */
+struct agent_runtimes {
+	struct runtime_choice choice;
+	u32 (*hz)(void *arg, const struct unwinder *u); /* arg: choice.arg */
+	bool internals;
+};
 
 struct agent_options {
 	u32 hz;
@@ -19,9 +28,14 @@ struct agent_options {
 	u32 max_frames;
 	bool only_pids; /* agent_add_pid() says which */
 	bool with_cmdline;
+	bool no_cpu;           /* nothing is sampled on CPU, only what follows is recorded */
+	bool offcpu, lock;     /* sample types to record besides */
+	bool offcpu_tables;    /* user stacks of waits by tables; else by frame pointers */
+	u64 offcpu_min_ns;     /* shorter waits are dropped; 0: none is */
 	const char *service;   /* one profile for all; NULL: one per service */
 	u64 table_bytes;       /* budget for unwind tables; 0: frame pointers only */
 	const char *cache_dir; /* of unwind tables; may be NULL */
+	const struct agent_runtimes *runtimes; /* borrowed, like all behind it; NULL: native only */
 };
 
 /* Loads everything, opens the side band, reads /proc. Nothing is sampled yet. Logs. Owned. */
@@ -37,17 +51,56 @@ int agent_work(struct agent *a, u64 until_ns, int wake_fd);
  * the caller. Returns 0 or -errno (logged).
  */
 int agent_close_window(struct agent *a, bool finish, struct window **ret);
-/* Another rate, from the next window on. */
+/* Another rate, at once: a window may hold samples of several, each with its own period. */
 void agent_set_hz(struct agent *a, u32 hz);
 u32 agent_hz(const struct agent *a);
 
+/*
+ * Percent of the usual walks of waiting threads: less when profiling costs too much. What is
+ * charged is still all of their time, from fewer looks.
+ */
+void agent_set_runtime_share(struct agent *a, u32 percent);
+/* Interpreters' stacks since the start, and the book of them (NULL: native only). */
+struct runtimes *agent_runtimes(struct agent *a);
+
 struct modules *agent_modules(struct agent *a);
-/* Seconds of a CPU used since agent_start(): own user and system time, and BPF programs' time. */
+/* What was used since agent_start(), in seconds of a CPU. */
 struct agent_cost {
-	double user_s, bpf_s;
+	double user_s, system_s; /* own threads */
+	double bpf_s;            /* sampling program, as it times itself */
+	double runtime_s;        /* walks of runtimes' stacks: part of own threads' time */
 	u64 bpf_samples;
 	u64 map_bytes, rss_bytes;
+	u64 stacks, wait_stacks; /* distinct stacks that own threads worked on */
 };
 void agent_cost(struct agent *a, struct agent_cost *ret);
+
+/* Off-CPU profiling since agent_start(); mode NULL: there is none. */
+struct agent_waits {
+	const char *mode;    /* how waits are seen, for people; static */
+	const char *refused; /* mode NULL: why, if it was asked for; static */
+	u64 sample_ns;       /* T: shorter waits are sampled; 0: all are kept */
+	double probability;  /* of a wait to be looked at at all */
+	double switch_s;     /* of the program that looks at each switch, as it times itself */
+	double kept_s;       /* part of it: for waits that were kept */
+	double stack_s;      /* of programs that take stacks in interrupts */
+	double callback_s;   /* task work in the threads that waited; kernel statistics miss it */
+	double own_s;        /* part of own threads' time: stacks of threads that still wait */
+	u64 callbacks, switches;
+	bool paused;
+};
+void agent_waits(struct agent *a, struct agent_waits *ret);
+/* T from now on, and whether waits are looked at. */
+void agent_sample_waits(struct agent *a, u64 sample_ns);
+void agent_pause_waits(struct agent *a, bool paused);
+
+/* A loaded BPF program and what the kernel's statistics say of it, if they are on. */
+struct agent_program {
+	struct program_time time;
+	bool waits; /* belongs to off-CPU profiling */
+};
+#define AGENT_PROGRAMS_MAX 24
+u32 agent_programs(struct agent *a, struct agent_program *ret, u32 max);
 void agent_tables(const struct agent *a, struct tables_figures *ret);
 const char *agent_clock(const struct agent *a);
+u32 agent_cpus(const struct agent *a); /* that are sampled now */

@@ -9,6 +9,9 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANNOT_RUN = 3 };
 int cmd_run(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_tables(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_dump(int argc, char **argv);
+int cmd_fixture(int argc, char **argv);
 
 /* A signalfd for SIGINT, SIGTERM, SIGHUP (and SIGCHLD), which are blocked; -errno (logged). */
 int cmd_signals(bool with_child);

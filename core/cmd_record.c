@@ -6,12 +6,14 @@
 #include "cmd.h"
 
 #include "agent.h"
+#include "cost.h"
 #include "fold.h"
 #include "log.h"
 #include "names.h"
 #include "pprof.h"
 #include "preflight.h"
 #include "report.h"
+#include "stack.h"
 #include "store.h"
 
 #include <errno.h>
@@ -29,20 +31,27 @@
 #define NAMES_WAIT_NS (10 * NSEC_PER_SEC)
 #define MAX_PIDS      4096
 #define TABLE_BYTES   (256u << 20)
+#define MAX_TYPES     8
 
 struct record_options {
 	u32 pids[MAX_PIDS];
 	u32 npids;
 	double seconds; /* 0: until the command ends or a signal comes */
 	u32 hz;
+	const struct sample_type *types[MAX_TYPES]; /* the first one is what readers show first */
+	u32 ntypes;
+	double min_ms; /* shorter waits are dropped */
+	bool offcpu_tables;
 	const char *out; /* "-": stdout; NULL: a name that says what it holds */
-	bool folded, force, frame_pointers;
+	bool folded, force, frame_pointers, no_runtimes;
 	char **cmd;
 };
 
 static const char usage[] =
-	"usage: ebpfprofiler record [-p PID]... [-d SECONDS] [-F HZ] [-o FILE|-]\n"
-	"                           [--format pprof|folded] [--frame-pointers] [--force] [-- CMD...]\n";
+	"usage: ebpfprofiler record [-p PID]... [-d SECONDS] [-F HZ] [-e cpu,offcpu,lock]\n"
+	"                           [--offcpu-min-ms MS] [--offcpu-dwarf] [--frame-pointers]\n"
+	"                           [--no-runtimes] [-o FILE|-] [--format pprof|folded] [--force]\n"
+	"                           [-- CMD...]\n";
 
 static bool parse_number(const char *s, double min, double max, double *ret)
 {
@@ -55,17 +64,109 @@ static bool parse_number(const char *s, double min, double max, double *ret)
 	return true;
 }
 
+static bool records(const struct record_options *o, const struct sample_type *type)
+{
+	u32 i;
+
+	for (i = 0; i < o->ntypes; i++)
+		if (o->types[i] == type)
+			return true;
+	return false;
+}
+
+static int add_type(struct record_options *o, const struct sample_type *type)
+{
+	if (records(o, type) || o->ntypes == MAX_TYPES)
+		return -EEXIST;
+	o->types[o->ntypes++] = type;
+	return 0;
+}
+
+/* "cpu,offcpu": each type once. */
+/* "cpu", or what an interpreter's own samples are called; NULL: there is no such type. */
+static const struct sample_type *find_type(const char *name)
+{
+	static const struct sample_type *const known[] = { &sample_cpu, &sample_offcpu,
+							   &sample_lock };
+	const struct unwinder *u;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(known); i++)
+		if (!strcmp(known[i]->name, name))
+			return known[i];
+	for (i = 0; (u = unwinder_at(i)); i++)
+		if (u->sample_type && !strcmp(u->sample_type, name))
+			return stack_runtime_type(u);
+	return NULL;
+}
+
+static bool is_runtime(const struct sample_type *type)
+{
+	return type != &sample_cpu && type != &sample_offcpu && type != &sample_lock;
+}
+
+static int refuse_types(const char *list)
+{
+	char own[256] = "";
+	const struct unwinder *u;
+	u32 i;
+
+	for (i = 0; (u = unwinder_at(i)); i++)
+		if (u->sample_type && strlen(own) + strlen(u->sample_type) + 3 < sizeof(own)) {
+			strcat(own, ", ");
+			strcat(own, u->sample_type);
+		}
+	return log_err(-EINVAL, "-e %s: expected a list of cpu, offcpu, lock%s, each once", list,
+		       own);
+}
+
+static int parse_types(struct record_options *o, char *list)
+{
+	_cleanup_free_ char *whole = strdup(list);
+	char *name;
+
+	if (!whole)
+		return -ENOMEM;
+	o->ntypes = 0;
+	while ((name = strsep(&list, ","))) {
+		const struct sample_type *type = find_type(name);
+
+		if (!type || add_type(o, type))
+			return refuse_types(whole);
+	}
+	return 0;
+}
+
+static int check_options(const struct record_options *o)
+{
+	if (o->cmd && o->npids)
+		return log_err(-EINVAL, "-p and a command exclude each other");
+	if (o->frame_pointers && o->offcpu_tables)
+		return log_err(-EINVAL, "--frame-pointers and --offcpu-dwarf exclude each other");
+	if (o->folded && o->ntypes > 1)
+		return log_err(-EINVAL, "--format folded has room for one number per stack: give "
+					"one type with -e");
+	return 0;
+}
+
 static int parse(int argc, char **argv, struct record_options *o)
 {
 	static const struct option longs[] = {
-		{ "format", required_argument, NULL, 'f' },   { "force", no_argument, NULL, 'X' },
-		{ "frame-pointers", no_argument, NULL, 'P' }, { "help", no_argument, NULL, 'h' },
-		{ "verbose", no_argument, NULL, 'v' },        { NULL, 0, NULL, 0 },
+		{ "format", required_argument, NULL, 'f' },
+		{ "force", no_argument, NULL, 'X' },
+		{ "frame-pointers", no_argument, NULL, 'P' },
+		{ "no-runtimes", no_argument, NULL, 'R' },
+		{ "offcpu", no_argument, NULL, 'O' },
+		{ "offcpu-min-ms", required_argument, NULL, 'M' },
+		{ "offcpu-dwarf", no_argument, NULL, 'D' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ NULL, 0, NULL, 0 },
 	};
 	double n;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "+p:d:F:o:hv", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+p:d:F:e:o:hv", longs, NULL)) != -1) {
 		switch (c) {
 		case 'p':
 			if (!parse_number(optarg, 1, INT_MAX, &n) || n != (double)(u32)n)
@@ -84,6 +185,27 @@ static int parse(int argc, char **argv, struct record_options *o)
 				return log_err(-EINVAL, "-F %s: expected a rate in Hz, 1 to 1000",
 					       optarg);
 			o->hz = (u32)n;
+			break;
+		case 'e':
+			if (parse_types(o, optarg))
+				return -EINVAL;
+			break;
+		case 'O':
+			if (!records(o, &sample_offcpu))
+				add_type(o, &sample_offcpu);
+			break;
+		case 'M':
+			if (!parse_number(optarg, 0, 10000, &o->min_ms))
+				return log_err(
+					-EINVAL,
+					"--offcpu-min-ms %s: expected milliseconds, 0 to 10000",
+					optarg);
+			break;
+		case 'D':
+			o->offcpu_tables = true;
+			break;
+		case 'R':
+			o->no_runtimes = true;
 			break;
 		case 'o':
 			o->out = optarg;
@@ -115,11 +237,9 @@ static int parse(int argc, char **argv, struct record_options *o)
 		return log_err(-EINVAL, "unexpected argument '%s'; a command goes after --",
 			       argv[optind]);
 	o->cmd = optind < argc ? argv + optind : NULL;
-	if (o->cmd && o->npids)
-		return log_err(-EINVAL, "-p and a command exclude each other");
 	if (!o->cmd && !o->seconds)
 		o->seconds = 10;
-	return 0;
+	return check_options(o);
 }
 
 /* Says beforehand that the file can be made, so that nobody records for nothing. */
@@ -143,9 +263,10 @@ static int check_output(const char *path)
 
 static void default_name(const struct record_options *o, char *dst, size_t size)
 {
-	char what[80] = "host", when[32];
+	char what[80] = "host", when[32], types[160] = "";
 	time_t t = time(NULL);
 	struct tm tm;
+	u32 i;
 
 	localtime_r(&t, &tm);
 	strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &tm);
@@ -153,7 +274,13 @@ static void default_name(const struct record_options *o, char *dst, size_t size)
 		snprintf(what, sizeof(what), "%.64s", base_name(o->cmd[0]));
 	else if (o->npids)
 		snprintf(what, sizeof(what), "pid%u", o->pids[0]);
-	snprintf(dst, size, "%s-cpu-%s.%s", what, when, o->folded ? "folded" : "pb.gz");
+	for (i = 0; i < o->ntypes; i++) {
+		if (strlen(types) + strlen(o->types[i]->name) + 2 > sizeof(types))
+			break;
+		strcat(types, i ? "+" : "");
+		strcat(types, o->types[i]->name);
+	}
+	snprintf(dst, size, "%s-%s-%s.%s", what, types, when, o->folded ? "folded" : "pb.gz");
 }
 
 /* The command, stopped before its exec until *go is closed. Returns its pid or -errno. */
@@ -214,19 +341,33 @@ static void end_command(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
+/* The window's profile of a type; `empty` when there is none. */
+static const struct profile *find_profile(const struct window *w, const struct sample_type *type,
+					  struct profile *empty)
+{
+	u32 i;
+
+	for (i = 0; i < w->nprofiles; i++)
+		if (w->profiles[i].type == type)
+			return &w->profiles[i];
+	*empty = (struct profile){ .type = type, .service = "host", .container = "" };
+	return empty;
+}
+
 static int write_profile(const struct record_options *o, const char *path, struct agent *a,
 			 struct window *w, const struct report *r)
 {
 	struct pprof_options po = {
 		.names = true,
-		.period_ns = NSEC_PER_SEC / agent_hz(a),
+		.period_ns = report_period(w, o->hz),
 		.plain_pid = true,
 		.comments = r->lines,
 		.ncomments = r->nlines,
 	};
-	static const struct profile empty = { .service = "host", .container = "" };
-	const struct profile *p = w->nprofiles ? &w->profiles[0] : &empty;
+	const struct profile *ps[MAX_TYPES];
+	struct profile empty[MAX_TYPES];
 	_cleanup_free_ u8 *data = NULL;
+	u32 i;
 	char host[256] = "localhost";
 	size_t len = 0;
 	int err;
@@ -234,16 +375,18 @@ static int write_profile(const struct record_options *o, const char *path, struc
 	gethostname(host, sizeof(host) - 1);
 	po.host = host;
 	names_resolve(w, agent_modules(a), NAMES_WAIT_NS);
+	for (i = 0; i < o->ntypes; i++)
+		ps[i] = find_profile(w, o->types[i], &empty[i]);
 	if (o->folded) {
 		FILE *f = open_memstream((char **)&data, &len);
 
 		if (!f)
 			return -errno;
-		err = pprof_write_folded(w, p, f);
+		err = pprof_write_folded(w, ps[0], f);
 		if (fclose(f) && !err)
 			err = -errno;
 	} else {
-		err = pprof_encode(w, p, &po, &data, &len);
+		err = pprof_encode_all(w, ps, o->ntypes, &po, &data, &len);
 	}
 	if (err)
 		return err;
@@ -254,15 +397,18 @@ static int write_profile(const struct record_options *o, const char *path, struc
 	return 0;
 }
 
-static void progress(double seconds, double total, u64 due)
+static void progress(struct agent *a, double seconds, double total)
 {
+	struct agent_cost cost;
 	char of[32] = "";
 
 	if (!isatty(STDERR_FILENO))
 		return;
+	agent_cost(a, &cost);
 	if (total > 0)
 		snprintf(of, sizeof(of), " of %.0f", total);
-	fprintf(stderr, "\r\033[Krecording: %.0f%s s, %" PRIu64 " samples", seconds, of, due);
+	fprintf(stderr, "\r\033[Krecording: %.0f%s s, %" PRIu64 " samples", seconds, of,
+		cost.bpf_samples);
 }
 
 /* Until the time is over, the command has ended, or a signal says so. *status: the command's. */
@@ -275,15 +421,13 @@ static int sample_until(struct agent *a, const struct record_options *o, int sig
 	end = o->seconds > 0 ? start + (u64)(o->seconds * 1e9) : UINT64_MAX;
 	for (;;) {
 		u64 now = now_monotonic();
-		struct agent_cost cost;
 
 		if (now >= end)
 			return 0;
 		err = agent_work(a, MIN(end, now + NSEC_PER_SEC), signals);
 		if (err < 0)
 			return err;
-		agent_cost(a, &cost);
-		progress((double)(now_monotonic() - start) / 1e9, o->seconds, cost.bpf_samples);
+		progress(a, (double)(now_monotonic() - start) / 1e9, o->seconds);
 		while ((sig = cmd_next_signal(signals))) {
 			if (sig != SIGCHLD)
 				return 0;
@@ -295,6 +439,29 @@ static int sample_until(struct agent *a, const struct record_options *o, int sig
 	}
 }
 
+static void measure(const struct record_options *o, struct cost_meter *m, const struct window *w,
+		    struct report *r)
+{
+	struct cost c;
+
+	cost_meter_end(m, &c);
+	c.configured_hz = records(o, &sample_cpu) ? o->hz : 0;
+	c.budget = 100;
+	report_end(r, &c, w, (u64)(o->min_ms * 1e6 + 0.5));
+	r->nlines--; /* one profile: its stacks are the host's */
+}
+
+/* An interpreter's own type counts threads that run by sampling, those that wait by looking. */
+static bool records_runtime(const struct record_options *o)
+{
+	u32 i;
+
+	for (i = 0; i < o->ntypes; i++)
+		if (is_runtime(o->types[i]))
+			return true;
+	return false;
+}
+
 static int record(const struct record_options *o, const char *path, int signals, pid_t child,
 		  int go, int failed)
 {
@@ -302,26 +469,36 @@ static int record(const struct record_options *o, const char *path, int signals,
 		.hz = o->hz,
 		.kernel_frames = true,
 		.max_frames = MAX_USER_FRAMES,
+		.no_cpu = !records(o, &sample_cpu) && !records_runtime(o),
+		.offcpu = records(o, &sample_offcpu),
+		.lock = records(o, &sample_lock),
+		.offcpu_tables = o->offcpu_tables,
+		.offcpu_min_ns = (u64)(o->min_ms * 1e6 + 0.5),
 		.table_bytes = o->frame_pointers ? 0 : TABLE_BYTES,
 		.only_pids = o->npids || child > 0,
 		.service = o->cmd ? base_name(o->cmd[0]) : "host",
 	};
+	static const struct agent_runtimes every_runtime;
 	int err, status = 0, exec_errno = 0;
 	bool child_ended = false;
 	struct agent *a = NULL;
+	struct cost_meter meter = { .fd = -1 };
 	struct window *w = NULL;
 	struct report r;
 	u32 i;
 
+	ao.runtimes = o->no_runtimes ? NULL : &every_runtime;
 	err = agent_new(&ao, &a);
 	for (i = 0; !err && i < o->npids; i++)
 		err = agent_add_pid(a, o->pids[i]);
 	if (!err && child > 0)
 		err = agent_add_pid(a, (u32)child);
 	if (!err) {
-		report_begin(&r, a);
+		report_begin(&r);
 		err = agent_start(a);
 	}
+	if (!err)
+		cost_meter_init(&meter, a, 0);
 	close(go); /* the command runs, or, after an error, meets a closed pipe and is ended below */
 	if (!err && child > 0 && read(failed, &exec_errno, sizeof(exec_errno)) > 0)
 		err = log_err(-exec_errno, "cannot execute '%s': %s", o->cmd[0],
@@ -335,8 +512,7 @@ static int record(const struct record_options *o, const char *path, int signals,
 	if (child > 0 && !child_ended)
 		end_command(child);
 	if (!err) {
-		report_end(&r, a, w, agent_hz(a));
-		r.nlines--; /* one profile: its stacks are the host's */
+		measure(o, &meter, w, &r);
 		err = write_profile(o, path, a, w, &r);
 		if (err)
 			log_err(err, "cannot write '%s': %s", path, strerror(-err));
@@ -350,6 +526,7 @@ static int record(const struct record_options *o, const char *path, int signals,
 				o->folded ? "" : path);
 	}
 	window_free(w);
+	cost_meter_fini(&meter);
 	agent_free(a);
 	if (err)
 		return EXIT_FAILED;
@@ -364,7 +541,7 @@ int cmd_record(int argc, char **argv)
 	pid_t child = 0;
 	u32 i;
 
-	o = (struct record_options){ .hz = 99 };
+	o = (struct record_options){ .hz = 99, .types = { &sample_cpu }, .ntypes = 1, .min_ms = 1 };
 	err = parse(argc, argv, &o);
 	if (err)
 		return err > 0 ? EXIT_DONE : EXIT_USAGE;

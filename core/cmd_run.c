@@ -6,7 +6,9 @@
 #include "cmd.h"
 
 #include "agent.h"
+#include "choice.h"
 #include "config.h"
+#include "cost.h"
 #include "fold.h"
 #include "guard.h"
 #include "log.h"
@@ -36,10 +38,15 @@
 /* One life of the daemon with one configuration; a reload ends it and begins another. */
 struct daemon {
 	const struct config *config;
+	struct choice *choice;
+	struct agent_runtimes runtimes;
 	struct agent *agent;
 	struct store *store;
 	struct upload *upload;
 	struct guard guard;
+	struct cost_meter meter;
+	struct report report;
+	u64 windows;
 	char host[256];
 	u8 pid_key[PID_KEY_BYTES];
 	struct log_limit losses;
@@ -99,17 +106,26 @@ static int daemon_start(struct daemon *d, const struct config *c)
 		.kernel_frames = c->kernel_frames,
 		.max_frames = c->max_frames,
 		.with_cmdline = !c->strip_process_args,
-		.table_bytes = c->dwarf_unwind ? (u64)c->table_memory_mb << 20 : 0,
+		.offcpu = c->offcpu,
+		.lock = c->lock,
+		.offcpu_tables = c->offcpu_dwarf,
+		.offcpu_min_ns = config_offcpu_min_ns(c),
+		.table_bytes = config_table_bytes(c),
+	};
+	struct guard_options go = {
+		.budget = c->cpu_budget,
+		.hz = c->sample_hz,
+		.offcpu = c->offcpu || c->lock,
+		.runtimes = c->python_stacks || *c->runtime_stacks || c->nruntimes,
+		.min_ns = config_offcpu_min_ns(c),
 	};
 	char cache[PATH_MAX];
 	int err;
 
 	snprintf(cache, sizeof(cache), "%s/tables", c->store_path);
 	ao.cache_dir = cache;
-	*d = (struct daemon){
-		.config = c,
-		.guard = { .hz = c->sample_hz, .max_hz = c->sample_hz, .budget = c->cpu_budget },
-	};
+	*d = (struct daemon){ .config = c, .meter.fd = -1 };
+	guard_init(&d->guard, &go);
 	strcpy(d->host, "localhost");
 	gethostname(d->host, sizeof(d->host) - 1);
 	err = store_open(c->store_path, (u64)c->store_max_mb << 20, &d->store);
@@ -118,21 +134,32 @@ static int daemon_start(struct daemon *d, const struct config *c)
 	if (!err)
 		err = start_upload(d);
 	if (!err)
+		err = choice_new(c, &d->choice);
+	if (!err) {
+		d->runtimes = choice_runtimes(d->choice);
+		ao.runtimes = go.runtimes ? &d->runtimes : NULL;
 		err = agent_new(&ao, &d->agent);
+	}
 	if (!err)
 		err = agent_start(d->agent);
-	return err;
+	if (err)
+		return err;
+	cost_meter_init(&d->meter, d->agent, COST_PERIOD_NS);
+	report_begin(&d->report);
+	return 0;
 }
 
 static void daemon_stop(struct daemon *d)
 {
+	cost_meter_fini(&d->meter);
 	agent_free(d->agent);
+	choice_free(d->choice);
 	upload_free(d->upload, now_monotonic() + STOP_SEND_NS);
 	store_free(d->store);
 }
 
 static void to_store(struct daemon *d, const struct window *w, const struct profile *p,
-		     const struct report *r, u64 period_ns)
+		     u64 period_ns)
 {
 	struct pprof_options o = {
 		.names = true,
@@ -141,8 +168,8 @@ static void to_store(struct daemon *d, const struct window *w, const struct prof
 		.plain_pid = true, /* nothing leaves the host here */
 		.labels = (const char *const *)d->config->labels,
 		.nlabels = d->config->nlabels,
-		.comments = r->lines,
-		.ncomments = r->nlines,
+		.comments = d->report.lines,
+		.ncomments = d->report.nlines,
 	};
 	_cleanup_free_ u8 *data = NULL;
 	size_t len;
@@ -155,7 +182,7 @@ static void to_store(struct daemon *d, const struct window *w, const struct prof
 }
 
 static void to_server(struct daemon *d, const struct window *w, const struct profile *p,
-		      const struct report *r, u64 period_ns)
+		      u64 period_ns)
 {
 	struct pprof_options o = {
 		.names = !strcmp(d->config->upload_symbolize, "host"),
@@ -166,8 +193,8 @@ static void to_server(struct daemon *d, const struct window *w, const struct pro
 		.pid_key = d->pid_key,
 		.labels = (const char *const *)d->config->labels,
 		.nlabels = d->config->nlabels,
-		.comments = r->lines,
-		.ncomments = r->nlines,
+		.comments = d->report.lines,
+		.ncomments = d->report.nlines,
 	};
 	u8 *data;
 	size_t len;
@@ -178,62 +205,141 @@ static void to_server(struct daemon *d, const struct window *w, const struct pro
 		stat_inc(STAT_no_memory);
 		return;
 	}
-	upload_submit(d->upload, p->service, p->container, p->type->name,
-		      w->start_ns, data, len);
+	upload_submit(d->upload, p->service, p->container, p->type->name, w->start_ns, data, len);
 }
 
-static void apply_guard(struct daemon *d, const struct report *r)
+/* What a lever stands at, for people. */
+static void put_lever(const struct guard *g, enum guard_side side, char *dst, size_t size)
 {
-	double percent = r->user_percent + r->bpf_percent;
-	u32 before = d->guard.hz, after = guard_window(&d->guard, percent);
-
-	if (after == before)
-		return;
-	agent_set_hz(d->agent, after);
-	if (after < before) {
-		stat_inc(STAT_cpu_over_budget);
-		log_warn(
-			"profiling used %.2f %% of a CPU, more than cpu_budget = %.2f; sampling at %u Hz "
-			"instead of %u",
-			percent, d->guard.budget, after, before);
-	} else {
-		log_info("sampling at %u Hz again", after);
+	switch (side) {
+	case GUARD_CPU:
+		snprintf(dst, size, "sampling at %u Hz", g->hz);
+		break;
+	case GUARD_OFFCPU:
+		if (g->sample_ns)
+			snprintf(dst, size, "sampling waits shorter than %.6g ms",
+				 (double)g->sample_ns / 1e6);
+		else
+			snprintf(dst, size, "keeping every wait");
+		break;
+	default:
+		snprintf(dst, size, "walking %u %% of runtimes' stacks", g->share);
 	}
 }
 
+static void tell_move(const struct daemon *d, enum guard_move move, enum guard_side side)
+{
+	const struct cost *c = &d->report.cost;
+	const struct guard *g = &d->guard;
+	char lever[64];
+
+	put_lever(g, side, lever, sizeof(lever));
+	switch (move) {
+	case GUARD_DOWN:
+		log_warn(
+			"profiling used %.2f %% of a CPU, more than cpu_budget = %.2f; %s from now on",
+			c->total, g->o.budget, lever);
+		break;
+	case GUARD_UP:
+		log_info("%s again", lever);
+		break;
+	case GUARD_PAUSE:
+		log_warn(
+			"looking at each context switch used %.2f %% of a CPU, more than cpu_budget = "
+			"%.2f; off-CPU profiling pauses",
+			c->switches, g->o.budget);
+		break;
+	case GUARD_RESUME:
+		log_info("off-CPU profiling goes on, %s", lever);
+		break;
+	case GUARD_HELPLESS:
+		log_warn(
+			"profiling used %.2f %% of a CPU, more than cpu_budget = %.2f, and samples "
+			"as little as it can",
+			c->total, g->o.budget);
+		break;
+	default:
+		break;
+	}
+}
+
+static void apply_guard(struct daemon *d)
+{
+	const struct cost *c = &d->report.cost;
+	struct guard_cost cost = { .switches = c->switches };
+	struct guard *g = &d->guard;
+	enum guard_side side = GUARD_CPU;
+	enum guard_move move;
+
+	memcpy(cost.side, c->sides, sizeof(cost.side));
+	move = guard_window(g, &cost, &side);
+	if (c->total > g->o.budget)
+		stat_inc(STAT_cpu_over_budget);
+	tell_move(d, move, side);
+	if (move == GUARD_PAUSE || move == GUARD_RESUME)
+		agent_pause_waits(d->agent, g->paused);
+	else if (move == GUARD_NONE || move == GUARD_HELPLESS)
+		return;
+	else if (side == GUARD_CPU)
+		agent_set_hz(d->agent, g->hz);
+	else if (side == GUARD_OFFCPU)
+		agent_sample_waits(d->agent, g->sample_ns);
+	else
+		agent_set_runtime_share(d->agent, g->share);
+}
+
+/* For `doctor --cost`. What cannot be written is not worth a word: profiles go there as well. */
+static void save_cost(const struct daemon *d)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/" COST_FILE, d->config->store_path);
+	cost_save(&d->report.cost, path);
+}
+
+/* The window's cost; hz is the rate that held until now. */
+static void measure(struct daemon *d, const struct window *w, u32 hz)
+{
+	struct cost c;
+
+	cost_meter_end(&d->meter, &c);
+	c.hz = hz;
+	c.configured_hz = d->config->sample_hz;
+	c.budget = d->config->cpu_budget;
+	c.share = d->guard.share;
+	report_end(&d->report, &c, w, config_offcpu_min_ns(d->config));
+}
+
 /* Ends a window and hands it out; when `finish`, sampling ends with it. */
-static int end_window(struct daemon *d, struct report *r, bool finish)
+static int end_window(struct daemon *d, bool finish)
 {
 	u32 hz = agent_hz(d->agent), i;
 	struct window *w = NULL;
-	struct tables_figures tables;
-	char text[512];
+	char text[1024];
+	u64 period;
 	int err = agent_close_window(d->agent, finish, &w);
 
 	if (err)
 		return err;
-	report_end(r, d->agent, w, hz);
+	measure(d, w, hz);
+	period = report_period(w, hz);
 	names_resolve(w, agent_modules(d->agent), finish ? NSEC_PER_SEC / 2 : NAMES_WAIT_NS);
 	for (i = 0; i < w->nprofiles; i++) {
-		report_profile(r, w, &w->profiles[i]);
-		to_store(d, w, &w->profiles[i], r, NSEC_PER_SEC / hz);
-		to_server(d, w, &w->profiles[i], r, NSEC_PER_SEC / hz);
+		report_profile(&d->report, w, &w->profiles[i]);
+		to_store(d, w, &w->profiles[i], period);
+		to_server(d, w, &w->profiles[i], period);
 	}
-	report_ends(w, NULL, text, sizeof(text));
-	agent_tables(d->agent, &tables);
-	log_info("window of %.1f s: %" PRIu64 " samples due, %" PRIu64
-		 " kept, %u services, %u stacks (%s); "
-		 "cost %.2f %% of a CPU in user space, %.2f %% in BPF; %.1f MB, BPF maps %.1f MB; "
-		 "unwind tables of %u files (%.1f MB) for %u processes",
-		 r->seconds, r->due, r->kept, w->nprofiles, w->nstacks, text, r->user_percent,
-		 r->bpf_percent, (double)r->cost.rss_bytes / 1e6, (double)r->cost.map_bytes / 1e6,
-		 tables.files, (double)tables.table_bytes / 1e6, tables.processes);
-	report_changes(r, false, text, sizeof(text));
+	report_line(&d->report, w, text, sizeof(text));
+	log_info("%s", text);
+	report_changes(&d->report, text, sizeof(text));
 	if (strcmp(text, "none") && log_limit(&d->losses, NULL))
 		log_info("counters of this window: %s", text);
-	apply_guard(d, r);
+	save_cost(d);
+	/* The first one has the making of tables in it, which no lever acts on. */
+	if (!finish && d->windows++)
+		apply_guard(d);
 	window_free(w);
-	report_begin(r, d->agent);
+	report_begin(&d->report);
 	return 0;
 }
 
@@ -242,23 +348,22 @@ static int daemon_work(struct daemon *d, int signals)
 {
 	u64 window = (u64)d->config->upload_interval_s * NSEC_PER_SEC;
 	u64 end = now_monotonic() + window;
-	struct report r;
 	int err, sig;
 
-	report_begin(&r, d->agent);
 	for (;;) {
-		err = agent_work(d->agent, end, signals);
+		err = agent_work(d->agent, MIN(end, cost_meter_next(&d->meter)), signals);
 		if (err < 0)
 			return err;
+		cost_meter_tick(&d->meter, now_monotonic());
 		sig = cmd_next_signal(signals);
 		if (sig) {
-			err = end_window(d, &r, true);
+			err = end_window(d, true);
 			return err ? err : sig == SIGHUP;
 		}
 		if (now_monotonic() < end)
 			continue;
 		end += window;
-		err = end_window(d, &r, false);
+		err = end_window(d, false);
 		if (err)
 			return err;
 		/* A suspended host, or a machine too slow for its windows: no burst of empty ones. */

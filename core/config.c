@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,15 +18,25 @@
 #include <sys/stat.h>
 
 #define LABELS   "labels"
-#define HINT_MAX 64 /* longer names get no hint */
+#define RUNTIME  "runtime." /* and a name: a section of that runtime */
+#define HINT_MAX 64         /* longer names get no hint */
 #define TEXT_MAX 1024
 
-enum type { TYPE_BOOL, TYPE_NUMBER, TYPE_DECIMAL, TYPE_CHOICE, TYPE_URL, TYPE_PATH, TYPE_WORD };
+enum type {
+	TYPE_BOOL,
+	TYPE_NUMBER,
+	TYPE_DECIMAL,
+	TYPE_CHOICE,
+	TYPE_URL,
+	TYPE_PATH,
+	TYPE_WORD,
+	TYPE_NAMES,
+};
 
 struct row {
 	struct config_key key;
 	enum type type;
-	size_t offset; /* in struct config */
+	size_t offset; /* in struct config, or in struct config_runtime */
 	double min, max;
 	const char *choices; /* "a|b" */
 	bool optional;       /* may be empty */
@@ -67,7 +78,24 @@ static const struct row rows[] = {
 	       "megabytes of kernel memory that unwind tables may take"),
 	DECIMAL("ebpf_profiler", "cpu_budget", cpu_budget, 0.01, 100, "1.0",
 		"percent of one CPU that the daemon may use, BPF time included; "
-		"above it the rate is halved"),
+		"above it less is sampled"),
+	BOOL("ebpf_profiler", "offcpu", offcpu, "true",
+	     "profile where threads wait, besides where they run"),
+	DECIMAL("ebpf_profiler", "offcpu_min_ms", offcpu_min_ms, 0, 10000, "1",
+		"milliseconds; shorter waits are dropped"),
+	BOOL("ebpf_profiler", "offcpu_dwarf", offcpu_dwarf, "false",
+	     "walk the stacks of waits by unwind tables, if dwarf_unwind is on; else by frame pointers"),
+	BOOL("ebpf_profiler", "lock", lock, "false",
+	     "profile the time spent waiting for locks (futexes) as a type of its own"),
+	BOOL("ebpf_profiler", "python_stacks", python_stacks, "true",
+	     "walk the stacks of Python code, 3.13 and newer"),
+	OPTIONAL_STRING(TYPE_NAMES, "ebpf_profiler", "runtime_stacks", runtime_stacks,
+	       "names separated by commas", "",
+	       "other runtimes whose stacks are walked"),
+	NUMBER("ebpf_profiler", "runtime_hz", runtime_hz, 1, 1000, "19",
+	       "walks per second of a runtime's stacks"),
+	BOOL("ebpf_profiler", "runtime_internals", runtime_internals, "false",
+	     "show a runtime's own native frames, too, between those of the program"),
 	BOOL("ebpf_profiler", "strip_process_args", strip_process_args, "true",
 	     "of a command line only the executable's base name leaves the host"),
 	BOOL("ebpf_profiler", "plain_pid", plain_pid, "false",
@@ -94,11 +122,38 @@ static const struct row rows[] = {
 	NUMBER("store", "max_mb", store_max_mb, 1, 1048576, "512",
 	       "disk space for stored profiles; the oldest go first"),
 };
+
+/* Of each section [runtime.NAME]. */
+static const struct row runtime_rows[] = {
+	{ .key = { RUNTIME "NAME", "enabled", "true or false, or nothing", "",
+		   "walk the stacks of this runtime; empty: if runtime_stacks has its name" },
+	  .type = TYPE_CHOICE, .offset = offsetof(struct config_runtime, enabled),
+	  .choices = "true|false", .optional = true },
+	{ .key = { RUNTIME "NAME", "hz", "number 0..1000", "0",
+		   "walks per second of this runtime's stacks; 0: as runtime_hz says" },
+	  .type = TYPE_NUMBER, .offset = offsetof(struct config_runtime, hz), .max = 1000 },
+	{ .key = { RUNTIME "NAME", "layout", "absolute path, or nothing", "",
+		   "file with the memory layouts of more versions of this runtime" },
+	  .type = TYPE_PATH, .offset = offsetof(struct config_runtime, layout), .optional = true },
+	{ .key = { RUNTIME "NAME", "labels", "true or false", "false",
+		   "add the labels that this runtime offers, such as the script of a request" },
+	  .type = TYPE_BOOL, .offset = offsetof(struct config_runtime, labels) },
+};
 /* clang-format on */
 
 /* Names that profiles already carry with a meaning of our own. */
 static const char *const reserved_labels[] = {
-	"host", "container", "k8s.pod", "process.executable", "pid", "thread.name",
+	"host",
+	"container",
+	"k8s.pod",
+	"process.executable",
+	"process.command_line",
+	"pid",
+	"thread.name",
+	"thread.state",
+	"wait",
+	"lock.address",
+	"lock.holder",
 };
 
 struct parse {
@@ -108,6 +163,7 @@ struct parse {
 	u32 line;
 	bool pair_due;                  /* inih owes us a pair for this line */
 	u32 row_line[ARRAY_SIZE(rows)]; /* where a key was set, 0: not yet */
+	u32 runtime_line[CONFIG_MAX_RUNTIMES][ARRAY_SIZE(runtime_rows)];
 	u32 label_line[CONFIG_MAX_LABELS];
 	char *err;
 	size_t err_size;
@@ -116,7 +172,21 @@ struct parse {
 
 const struct config_key *config_table(u32 i)
 {
-	return i < ARRAY_SIZE(rows) ? &rows[i].key : NULL;
+	if (i < ARRAY_SIZE(rows))
+		return &rows[i].key;
+	i -= ARRAY_SIZE(rows);
+	return i < ARRAY_SIZE(runtime_rows) ? &runtime_rows[i].key : NULL;
+}
+
+static bool is_runtime(const char *section)
+{
+	return !strncmp(section, RUNTIME, strlen(RUNTIME));
+}
+
+/* Does a key of the table belong into this section of the file? */
+static bool belongs(const struct config_key *k, const char *section)
+{
+	return is_runtime(k->section) ? is_runtime(section) : !strcmp(k->section, section);
 }
 
 /* --- errors ---------------------------------------------------------------------------------- */
@@ -195,13 +265,18 @@ static bool near_miss(const char *given, const char *name, u32 *best)
 
 static int fail_section(struct parse *p, const char *section)
 {
+	const struct config_key *k;
 	const char *hint = NULL;
-	u32 best = UINT32_MAX;
-	size_t i;
+	u32 best = UINT32_MAX, i;
 
-	for (i = 0; i < ARRAY_SIZE(rows); i++)
-		if (near_miss(section, rows[i].key.section, &best))
-			hint = rows[i].key.section;
+	if (is_runtime(section))
+		return fail(
+			p, -EINVAL,
+			"[%s]: expected a name of 1..%u letters a-z, digits and _ after the point",
+			section, CONFIG_MAX_WORD);
+	for (i = 0; (k = config_table(i)); i++)
+		if (near_miss(section, k->section, &best))
+			hint = k->section;
 	if (near_miss(section, LABELS, &best))
 		hint = LABELS;
 	if (hint)
@@ -211,16 +286,13 @@ static int fail_section(struct parse *p, const char *section)
 
 static int fail_key(struct parse *p, const char *section, const char *key)
 {
-	const struct config_key *hint = NULL;
-	u32 best = UINT32_MAX;
-	size_t i;
+	const struct config_key *k, *hint = NULL;
+	u32 best = UINT32_MAX, i;
 
-	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct config_key *k = &rows[i].key;
-
-		if (!strcmp(k->section, section) && near_miss(key, k->key, &best))
+	for (i = 0; (k = config_table(i)); i++) {
+		if (belongs(k, section) && near_miss(key, k->key, &best))
 			hint = k;
-		else if (strcmp(k->section, section) && !strcmp(k->key, key))
+		else if (!belongs(k, section) && !strcmp(k->key, key))
 			return fail(p, -EINVAL, "[%s] %s: unknown key here, it belongs to [%s]",
 				    section, key, k->section);
 	}
@@ -295,6 +367,52 @@ static bool is_url(const char *s)
 	return *host && !strchr("/:@", *host) && !has_blank(s) && !strpbrk(s, "?#");
 }
 
+/* A name as in runtime_stacks and [runtime.NAME]; len bytes. */
+static bool name_ok(const char *s, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (!islower((u8)s[i]) && !isdigit((u8)s[i]) && s[i] != '_')
+			return false;
+	return len && len <= CONFIG_MAX_WORD;
+}
+
+#define SEPARATORS ", \t"
+
+/* The next name of a list, NULL at the end. */
+static const char *next_name(const char **list, size_t *ret_len)
+{
+	const char *s = *list + strspn(*list, SEPARATORS);
+
+	*ret_len = strcspn(s, SEPARATORS);
+	*list = s + *ret_len;
+	return *ret_len ? s : NULL;
+}
+
+static bool names_ok(const char *list)
+{
+	const char *s;
+	size_t len;
+	u32 n = 0;
+
+	while ((s = next_name(&list, &len)))
+		if (!name_ok(s, len) || ++n > CONFIG_MAX_RUNTIMES)
+			return false;
+	return true;
+}
+
+static bool lists(const char *list, const char *name)
+{
+	const char *s;
+	size_t len;
+
+	while ((s = next_name(&list, &len)))
+		if (len == strlen(name) && !memcmp(s, name, len))
+			return true;
+	return false;
+}
+
 static bool string_fits(const struct row *row, const char *value)
 {
 	if (!*value)
@@ -306,6 +424,8 @@ static bool string_fits(const struct row *row, const char *value)
 		return is_url(value);
 	case TYPE_PATH:
 		return *value == '/';
+	case TYPE_NAMES:
+		return names_ok(value);
 	default:
 		return !has_blank(value);
 	}
@@ -322,10 +442,13 @@ static int set_string(char **member, const char *value)
 	return 0;
 }
 
-/* Returns 0, -EINVAL when the value is not what the row expects, -ENOMEM. */
-static int set_value(struct config *c, const struct row *row, const char *value)
+/*
+ * `base` is what the row's offset counts from. Returns 0, -EINVAL when the value is not what the
+ * row expects, -ENOMEM.
+ */
+static int set_value(void *base, const struct row *row, const char *value)
 {
-	void *member = (char *)c + row->offset;
+	void *member = (char *)base + row->offset;
 	double number;
 
 	switch (row->type) {
@@ -425,24 +548,120 @@ static int add_label(struct parse *p, const char *name, const char *value)
 	return 0;
 }
 
+static void runtime_fini(struct config_runtime *r)
+{
+	free(r->enabled);
+	free(r->layout);
+}
+
+/* Defaults for a runtime. */
+static int runtime_init(struct config_runtime *r, const char *name)
+{
+	size_t i;
+	int rc = 0;
+
+	*r = (struct config_runtime){};
+	snprintf(r->name, sizeof(r->name), "%s", name);
+	for (i = 0; i < ARRAY_SIZE(runtime_rows) && !rc; i++)
+		rc = set_value(r, &runtime_rows[i], runtime_rows[i].key.standard);
+	if (rc)
+		runtime_fini(r);
+	return rc;
+}
+
+static const struct config_runtime *find_runtime(const struct config *c, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < c->nruntimes; i++)
+		if (!strcmp(c->runtimes[i].name, name))
+			return &c->runtimes[i];
+	return NULL;
+}
+
+struct config_runtime config_runtime(const struct config *c, const char *name)
+{
+	const struct config_runtime *r = find_runtime(c, name);
+	static char none[] = "";
+	struct config_runtime ret = { .enabled = none, .layout = none };
+
+	if (r)
+		ret = *r;
+	else
+		snprintf(ret.name, sizeof(ret.name), "%s", name);
+	if (!ret.hz)
+		ret.hz = c->runtime_hz;
+	return ret;
+}
+
+bool config_runtime_enabled(const struct config *c, const char *name, const char *word)
+{
+	const struct config_runtime *r = find_runtime(c, name);
+
+	if (r && *r->enabled)
+		return *r->enabled == 't';
+	return strcmp(word, "python") ? lists(c->runtime_stacks, word) : c->python_stacks;
+}
+
+/* A section [runtime.NAME]: its place in the config, made with the section's first line. */
+static int add_runtime(struct parse *p, const char *name)
+{
+	struct config *c = p->c;
+
+	if (find_runtime(c, name))
+		return 0;
+	if (c->nruntimes == CONFIG_MAX_RUNTIMES)
+		return fail(p, -EINVAL, "[" RUNTIME "%s]: expected at most %u of these sections",
+			    name, CONFIG_MAX_RUNTIMES);
+	if (!c->runtimes)
+		c->runtimes = calloc(CONFIG_MAX_RUNTIMES, sizeof(*c->runtimes));
+	if (!c->runtimes || runtime_init(&c->runtimes[c->nruntimes], name))
+		return fail(p, -ENOMEM, "out of memory");
+	c->nruntimes++;
+	return 0;
+}
+
+/* Where the keys of a section go. */
+struct place {
+	const struct row *rows;
+	size_t nrows;
+	void *base; /* of the rows' offsets */
+	u32 *line;  /* of each row: where it was set */
+};
+
+static struct place find_place(struct parse *p, const char *section)
+{
+	const struct config_runtime *r;
+	size_t i;
+
+	if (!is_runtime(section))
+		return (struct place){ rows, ARRAY_SIZE(rows), p->c, p->row_line };
+	r = find_runtime(p->c, section + strlen(RUNTIME));
+	assert(r); /* check_section() made it */
+	i = (size_t)(r - p->c->runtimes);
+	return (struct place){ runtime_rows, ARRAY_SIZE(runtime_rows), &p->c->runtimes[i],
+			       p->runtime_line[i] };
+}
+
 static int set_key(struct parse *p, const char *section, const char *key, const char *value)
 {
+	struct place at = find_place(p, section);
 	size_t i;
 	int rc;
 
-	for (i = 0; i < ARRAY_SIZE(rows); i++)
-		if (!strcmp(rows[i].key.section, section) && !strcmp(rows[i].key.key, key))
+	for (i = 0; i < at.nrows; i++)
+		if (belongs(&at.rows[i].key, section) && !strcmp(at.rows[i].key.key, key))
 			break;
-	if (i == ARRAY_SIZE(rows))
+	if (i == at.nrows)
 		return fail_key(p, section, key);
-	if (p->row_line[i])
+	if (at.line[i])
 		return fail(p, -EINVAL, "[%s] %s: already set on line %u", section, key,
-			    p->row_line[i]);
-	p->row_line[i] = p->line;
-	rc = set_value(p->c, &rows[i], value);
+			    at.line[i]);
+	at.line[i] = p->line;
+	rc = set_value(at.base, &at.rows[i], value);
 	if (rc == -EINVAL)
 		return fail(p, rc, "[%s] %s = %s: expected %s", section, key, value,
-			    rows[i].key.expected);
+			    at.rows[i].key.expected);
 	return rc ? fail(p, rc, "out of memory") : 0;
 }
 
@@ -469,6 +688,8 @@ static bool known_section(const char *name)
 {
 	size_t i;
 
+	if (is_runtime(name))
+		return name_ok(name + strlen(RUNTIME), strlen(name) - strlen(RUNTIME));
 	for (i = 0; i < ARRAY_SIZE(rows); i++)
 		if (!strcmp(rows[i].key.section, name))
 			return true;
@@ -490,6 +711,8 @@ static int check_section(struct parse *p, char *line)
 		return fail_section(p, line + 1);
 	if (!strcmp(line + 1, "ebpf_profiler"))
 		p->c->defined = true;
+	if (is_runtime(line + 1) && add_runtime(p, line + 1 + strlen(RUNTIME)))
+		return p->rc;
 	rest = end + 1 + strspn(end + 1, " \t");
 	if (*rest && *rest != ';' && *rest != '#')
 		return fail(p, -EINVAL, "[%s] %s: expected nothing after ]", line + 1, rest);
@@ -704,8 +927,22 @@ void config_fini(struct config *c)
 	free(c->upload_proxy);
 	free(c->upload_symbolize);
 	free(c->store_path);
+	free(c->runtime_stacks);
 	for (i = 0; i < c->nlabels; i++)
 		free(c->labels[i]);
 	free(c->labels);
+	for (i = 0; i < c->nruntimes; i++)
+		runtime_fini(&c->runtimes[i]);
+	free(c->runtimes);
 	*c = (struct config){};
+}
+
+u64 config_offcpu_min_ns(const struct config *c)
+{
+	return (u64)(c->offcpu_min_ms * 1e6 + 0.5);
+}
+
+u64 config_table_bytes(const struct config *c)
+{
+	return c->dwarf_unwind ? (u64)c->table_memory_mb << 20 : 0;
 }

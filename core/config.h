@@ -12,6 +12,17 @@
 #define CONFIG_MAX_LINE     198 /* bytes, comment lines apart: inih's usual buffer is 200 */
 #define CONFIG_MAX_LABELS   32
 #define CONFIG_MAX_LABEL    200 /* bytes of a label's value */
+#define CONFIG_MAX_RUNTIMES 32  /* names in runtime_stacks, and sections [runtime.NAME] */
+#define CONFIG_MAX_WORD     31  /* bytes of such a name */
+
+/* [runtime.NAME] */
+struct config_runtime {
+	char name[CONFIG_MAX_WORD + 1];
+	char *enabled; /* true, false, or "": as the list of names says */
+	u32 hz;        /* 0: as runtime_hz says */
+	char *layout;  /* "" when none */
+	bool labels;
+};
 
 struct config {
 	/* [ebpf_profiler] */
@@ -24,6 +35,12 @@ struct config {
 	bool dwarf_unwind;
 	u32 table_memory_mb;
 	double cpu_budget;
+	bool offcpu, offcpu_dwarf, lock;
+	double offcpu_min_ms;
+	bool python_stacks;
+	char *runtime_stacks; /* names separated by commas or blanks */
+	u32 runtime_hz;
+	bool runtime_internals;
 	bool strip_process_args;
 	bool plain_pid;
 	/* [upload] */
@@ -36,6 +53,8 @@ struct config {
 	/* [labels]: NAME=VALUE strings in file order */
 	char **labels;
 	u32 nlabels;
+	struct config_runtime *runtimes; /* sections that are there; config_runtime() knows all */
+	u32 nruntimes;
 };
 
 /* All defaults; strings owned by the config, never NULL. Returns 0 or -ENOMEM. */
@@ -53,6 +72,19 @@ int config_read(struct config *c, const char *path, char *err, size_t err_size);
 int config_parse(struct config *c, const char *name, const char *text, size_t len, char *err,
 		 size_t err_size);
 
+/*
+ * Are the stacks of a runtime wanted? `word` is what switches it on: "python" stands for
+ * python_stacks, any other is looked for in runtime_stacks. What [runtime.NAME] says wins.
+ */
+bool config_runtime_enabled(const struct config *c, const char *name, const char *word);
+/* The section of a runtime, or defaults; hz is never 0. Its strings are the config's. */
+struct config_runtime config_runtime(const struct config *c, const char *name);
+
+/* Waits shorter than this are dropped. */
+u64 config_offcpu_min_ns(const struct config *c);
+/* Kernel memory for unwind tables; 0 when nobody walks by tables. */
+u64 config_table_bytes(const struct config *c);
+
 /* The table, for the test and for `help`. */
 struct config_key {
 	const char *section, *key;
@@ -60,5 +92,5 @@ struct config_key {
 	const char *standard; /* default as text */
 	const char *help;
 };
-/* Row i, or NULL past the end. */
+/* Row i, or NULL past the end; the rows of [runtime.NAME] are the last. */
 const struct config_key *config_table(u32 i);

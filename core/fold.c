@@ -166,11 +166,12 @@ static int stack_get(struct window *w, const struct sample *s, u32 *ret)
 		if (err)
 			return err;
 	}
-	hash = hash_mix(hash_bytes(frames, s->nframes * sizeof(frames[0])), s->end);
+	hash = hash_mix(hash_bytes(frames, s->nframes * sizeof(frames[0])),
+			(u64)s->list << 32 | s->end);
 	for (pos = htab_start(&x->stacks, hash); htab_next(&x->stacks, hash, &pos, &i);) {
 		const struct stack *have = &w->stacks[i];
 
-		if (have->n == s->nframes && have->end == s->end &&
+		if (have->n == s->nframes && have->end == s->end && have->list == s->list &&
 		    !memcmp(w->frames + have->first, frames, have->n * sizeof(frames[0]))) {
 			*ret = i;
 			return 0;
@@ -181,8 +182,9 @@ static int stack_get(struct window *w, const struct sample *s, u32 *ret)
 		err = htab_insert(&x->stacks, hash, w->nstacks);
 	if (err)
 		return err;
-	w->stacks[w->nstacks] =
-		(struct stack){ .first = w->nframes, .n = s->nframes, .end = s->end };
+	w->stacks[w->nstacks] = (struct stack){
+		.first = w->nframes, .n = s->nframes, .end = s->end, .list = s->list
+	};
 	w->nframes += s->nframes;
 	*ret = w->nstacks++;
 	return 0;
@@ -331,7 +333,8 @@ int fold_add(struct window *w, const struct sample *s, struct fold_ref *ret)
 	u32 stack, labels, profile;
 	int err;
 
-	assert(s->type && s->nlabels <= SAMPLE_LABELS_MAX && s->end < STACK_END_MAX);
+	assert(s->type && s->nlabels <= SAMPLE_LABELS_MAX && s->end < STACK_END_MAX &&
+	       s->list < SAMPLE_LIST_MAX);
 	if ((err = stack_get(w, s, &stack)) || (err = labels_get(w, s, &labels)) ||
 	    (err = profile_get(w, s, &profile)))
 		return err;
@@ -350,10 +353,18 @@ static void add_saturated(u64 *sum, u64 n)
 void fold_count(struct window *w, struct fold_ref ref, u64 count, u64 value_ns)
 {
 	struct profile_sample *s;
+	struct profile *p;
 
 	assert(ref.profile < w->nprofiles && ref.sample < w->profiles[ref.profile].nsamples);
-	s = &w->profiles[ref.profile].samples[ref.sample];
+	p = &w->profiles[ref.profile];
+	s = &p->samples[ref.sample];
 	add_saturated(&s->count, count);
 	add_saturated(&s->value_ns, value_ns);
-	add_saturated(&w->ends[w->stacks[s->stack].end], count);
+	/* A runtime's own type repeats what is told here already. */
+	if (p->type->counted) {
+		add_saturated(&w->wait_ends[w->stacks[s->stack].end], count);
+	} else if (p->type == &sample_cpu) {
+		add_saturated(&w->ends[w->stacks[s->stack].end], count);
+		add_saturated(&w->lists[w->stacks[s->stack].list], count);
+	}
 }

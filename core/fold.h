@@ -30,6 +30,7 @@ struct location {
 struct stack {
 	u32 first, n; /* in window.frames */
 	enum stack_end end;
+	enum sample_list list;
 };
 
 struct label_set {
@@ -64,8 +65,10 @@ struct window {
 	u32 nlabels;
 	struct profile *profiles;
 	u32 nprofiles;
-	u64 ends[STACK_END_MAX];  /* samples by how their stack ended */
-	struct fold_index *index; /* private to fold.c */
+	u64 ends[STACK_END_MAX];      /* on-CPU samples by how their stack ended */
+	u64 lists[SAMPLE_LIST_MAX];   /* and by what became of the interpreter's stack */
+	u64 wait_ends[STACK_END_MAX]; /* the same for types that count waits */
+	struct fold_index *index;     /* private to fold.c */
 };
 
 struct window *window_new(u64 start_ns);

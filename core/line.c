@@ -13,7 +13,10 @@
 struct epoch_key {
 	struct stack_key key;
 	struct fold_ref ref;
-	bool lost; /* the window had no room for it */
+	struct fold_ref wall; /* in the profile of the runtime's own type */
+	struct fold_ref lock; /* in the profile of locks */
+	bool lost;            /* the window had no room for it */
+	bool has_wall, has_lock;
 };
 
 struct epoch {
@@ -29,6 +32,7 @@ struct line {
 	struct stack_joiner *joiner;
 	u64 period_ns;
 	const char *service;
+	bool lock_only;
 	struct epoch epochs[2];
 };
 
@@ -36,12 +40,22 @@ struct line *line_new(struct processes *procs, struct tables *tables,
 		      const struct kallsyms *kallsyms, const struct line_options *o)
 {
 	struct line *l = calloc(1, sizeof(*l));
+	struct stack_options so;
 
 	if (!l)
 		return NULL;
 	l->period_ns = o->period_ns;
 	l->service = o->service;
-	l->joiner = stack_joiner_new(procs, tables, kallsyms, o->with_cmdline);
+	l->lock_only = o->lock_only;
+	so = (struct stack_options){
+		.tables = tables,
+		.runtimes = o->runtimes,
+		.kallsyms = kallsyms,
+		.with_cmdline = o->with_cmdline,
+		.internals = o->internals,
+		.wait_tables = o->wait_tables,
+	};
+	l->joiner = stack_joiner_new(procs, &so);
 	if (!l->joiner) {
 		free(l);
 		return NULL;
@@ -111,11 +125,46 @@ static struct epoch_key *find_key(struct epoch *e, const struct stack_key *key, 
 	return NULL;
 }
 
+static void set_service(const struct line *l, struct sample *s)
+{
+	if (!l->service)
+		return;
+	s->service = l->service;
+	s->container = "";
+}
+
+/* The same sample once more, in the profile of its runtime. */
+static void add_wall(struct line *l, struct window *w, struct epoch_key *entry)
+{
+	struct sample s;
+
+	if (!stack_wall(l->joiner, &s))
+		return;
+	set_service(l, &s);
+	entry->has_wall = !fold_add(w, &s, &entry->wall);
+	if (!entry->has_wall)
+		stat_inc(STAT_wall_lost);
+}
+
+/* And in the profile of locks. */
+static void add_lock(struct line *l, struct window *w, struct epoch_key *entry)
+{
+	struct sample s;
+
+	if (!stack_lock(l->joiner, &s))
+		return;
+	set_service(l, &s);
+	entry->has_lock = !fold_add(w, &s, &entry->lock);
+	if (!entry->has_lock)
+		stat_inc(STAT_lock_lost);
+}
+
 int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool last_try)
 {
 	struct epoch_key entry = { .lost = false };
 	struct epoch *e;
 	struct sample s;
+	bool both;
 	u64 hash;
 	int err;
 
@@ -131,14 +180,18 @@ int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool la
 	err = stack_join(l->joiner, ev, len, last_try, &s);
 	if (err)
 		return err;
-	if (l->service) {
-		s.service = l->service;
-		s.container = "";
-	}
+	/* Only the profile of locks is wanted: it is the sample. */
+	both = !l->lock_only || !stack_lock(l->joiner, &s);
+	set_service(l, &s);
 	if (VEC_RESERVE(e->keys, e->cap, e->nkeys + 1, EPOCH_STACKS_MAX))
 		return -ENOMEM;
 	err = fold_add(e->window, &s, &entry.ref);
 	entry.lost = err != 0;
+	if (!entry.lost) {
+		add_wall(l, e->window, &entry);
+		if (both)
+			add_lock(l, e->window, &entry);
+	}
 	err = htab_insert(&e->by_key, hash, e->nkeys);
 	if (err)
 		return err;
@@ -150,15 +203,46 @@ void line_count(struct line *l, u64 epoch, const struct stack_key *key, const st
 {
 	struct epoch *e = find_epoch(l, epoch);
 	struct epoch_key *k = e ? find_key(e, key, key_hash(key)) : NULL;
+	bool off = key->kind == STACK_OFF_CPU;
+	u64 ns = off ? c->ns : c->count * l->period_ns;
 
 	if (!k) {
-		stat_add(STAT_lost_ring_full, c->count);
-	} else if (k->lost) {
-		stat_add(STAT_lost_fold_full, c->count);
-	} else {
-		fold_count(e->window, k->ref, c->count, c->count * l->period_ns);
-		stat_add(STAT_samples_kept, c->count);
+		stat_add(off ? STAT_wait_lost_ring_full : STAT_lost_ring_full, c->count);
+		return;
 	}
+	if (k->lost) {
+		stat_add(off ? STAT_wait_lost_fold_full : STAT_lost_fold_full, c->count);
+		return;
+	}
+	fold_count(e->window, k->ref, c->count, ns);
+	if (k->has_wall)
+		fold_count(e->window, k->wall, c->count, ns);
+	if (k->has_lock)
+		fold_count(e->window, k->lock, c->count, ns);
+	stat_add(off ? STAT_waits_kept : STAT_samples_kept, c->count);
+}
+
+enum verdict line_waited(struct line *l, u64 epoch, struct process *p, u32 gen,
+			 const struct list *list, const char comm[COMM_LEN], bool ready, u64 ns)
+{
+	struct epoch *e = find_epoch(l, epoch);
+	struct fold_ref ref;
+	struct sample s;
+	enum verdict v;
+
+	if (!e)
+		return UNWIND_FAULT;
+	v = stack_join_list(l->joiner, p, gen, list, comm, ready ? "ready" : "waiting", &s);
+	/* Without time it was for the names only. */
+	if (v != UNWIND_OK || !ns)
+		return v;
+	set_service(l, &s);
+	if (fold_add(e->window, &s, &ref)) {
+		stat_inc(STAT_wall_lost);
+		return UNWIND_FAULT;
+	}
+	fold_count(e->window, ref, 1, ns);
+	return UNWIND_OK;
 }
 
 u32 line_epoch_stacks(const struct line *l, u64 epoch)

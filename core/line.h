@@ -12,13 +12,19 @@
 struct line;
 struct kallsyms;
 struct modules;
+struct process;
 struct processes;
+struct runtimes;
 struct tables;
 
 struct line_options {
 	u64 period_ns; /* what one sample stands for */
 	bool with_cmdline;
-	const char *service; /* one profile of this name for all; NULL: one per service */
+	const char *service;       /* one profile of this name for all; NULL: one per service */
+	struct runtimes *runtimes; /* borrowed; NULL: interpreters stay native */
+	bool internals;            /* their own loop frames are shown, too */
+	bool lock_only;            /* of waits, those for locks only */
+	bool wait_tables;          /* user stacks of waits are walked by tables */
 };
 
 /* Books are borrowed; tables and kallsyms may be NULL. Owned; NULL when out of memory. */
@@ -39,6 +45,13 @@ int line_open_epoch(struct line *l, u64 epoch, bool new_window, u64 now_realtime
 int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool last_try);
 void line_count(struct line *l, u64 epoch, const struct stack_key *key,
 		const struct stack_count *count);
+/*
+ * A thread of a runtime waited for ns where this list says, for a CPU only when ready; comm need
+ * not be terminated.
+ * UNWIND_OK, or why nothing was added. ns 0: nothing is, but names are read.
+ */
+enum verdict line_waited(struct line *l, u64 epoch, struct process *p, u32 gen,
+			 const struct list *list, const char comm[COMM_LEN], bool ready, u64 ns);
 /* Distinct stacks of an open epoch so far. */
 u32 line_epoch_stacks(const struct line *l, u64 epoch);
 /*

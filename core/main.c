@@ -4,22 +4,10 @@
 #include "config.h"
 #include "htab.h"
 #include "log.h"
-#include "preflight.h"
 #include "version.h"
 
 #include <signal.h>
 #include <string.h>
-
-static int cmd_doctor(int argc, char **argv)
-{
-	bool json = argc == 2 && !strcmp(argv[1], "--json");
-
-	if (argc > 1 && !json) {
-		fputs("usage: ebpfprofiler doctor [--json]\n", stderr);
-		return EXIT_USAGE;
-	}
-	return preflight_run(stdout, json);
-}
 
 static int cmd_check_config(int argc, char **argv)
 {
@@ -57,8 +45,10 @@ static const struct {
 } commands[] = {
 	{ "run", "profile this host until stopped, as the configuration says", cmd_run },
 	{ "record", "record a command, processes or the host into one file", cmd_record },
+	{ "dump", "the stacks of all threads of a process now", cmd_dump },
 	{ "doctor", "what this host offers, what is missing and how to mend it", cmd_doctor },
 	{ "tables", "the unwind table of an ELF file: figures, or its rows", cmd_tables },
+	{ "fixture", "record an interpreter's stacks for tests, or replay them", cmd_fixture },
 	{ "check-config", "parse a configuration file", cmd_check_config },
 	{ "version", "print the version", cmd_version },
 	{ "help", "print this", cmd_help },

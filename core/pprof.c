@@ -13,6 +13,7 @@
 #include "stack.h"
 #include "strtab.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <nettle/hmac.h>
 #include <string.h>
@@ -102,7 +103,7 @@ struct location_entry {
 
 struct sample_entry {
 	Pprof__Sample pb;
-	int64_t value[2];
+	int64_t value[]; /* builder.nvalues */
 };
 
 /* Labels that come from a label set as texts; equal ones are one struct. */
@@ -115,7 +116,9 @@ struct label_list {
 
 struct builder {
 	const struct window *w;
-	const struct profile *p;
+	const struct profile *const *profiles;
+	u32 nprofiles;
+	u32 nvalues; /* of each sample: those of the first profile's type, then the next's, ... */
 	const struct pprof_options *o;
 	/*
 	 * First failure. What was built until then is sound but incomplete, so that only the
@@ -535,7 +538,7 @@ static void common_labels(struct builder *b)
 		return;
 	if (o->host)
 		add_string_label(b, &list, "host", foreign_text(b, o->host, strlen(o->host)));
-	add_string_label(b, &list, "container", text(b, b->p->container));
+	add_string_label(b, &list, "container", text(b, b->profiles[0]->container));
 	for (i = 0; i < o->nlabels; i++)
 		add_extra_label(b, &list, o->labels[i]);
 	b->common = list.labels;
@@ -626,10 +629,16 @@ static uint64_t *stack_ids(struct builder *b, u32 index)
 	return ids;
 }
 
-static void add_sample(struct builder *b, const struct profile_sample *s)
+static u32 type_values(const struct sample_type *type)
+{
+	return type->counted ? 2 : 1;
+}
+
+/* first: place of the values of the sample's type. */
+static void add_sample(struct builder *b, const struct profile_sample *s, bool counted, u32 first)
 {
 	const struct label_list *list = label_list_get(b, s->labels);
-	struct sample_entry *e = alloc(b, 1, sizeof(*e));
+	struct sample_entry *e = alloc(b, 1, sizeof(*e) + b->nvalues * sizeof(e->value[0]));
 	uint64_t *ids = stack_ids(b, s->stack);
 
 	if (!list || !e || !ids || !GROW(b, samples))
@@ -637,13 +646,29 @@ static void add_sample(struct builder *b, const struct profile_sample *s)
 	pprof__sample__init(&e->pb);
 	e->pb.location_id = ids;
 	e->pb.n_location_id = b->w->stacks[s->stack].n;
+	memset(e->value, 0, b->nvalues * sizeof(e->value[0]));
 	e->pb.value = e->value;
-	if (b->p->type->counted)
-		e->value[e->pb.n_value++] = (s64)MIN(s->count, (u64)INT64_MAX);
-	e->value[e->pb.n_value++] = (s64)MIN(s->value_ns, (u64)INT64_MAX);
+	e->pb.n_value = b->nvalues;
+	if (counted)
+		e->value[first++] = (s64)MIN(s->count, (u64)INT64_MAX);
+	e->value[first] = (s64)MIN(s->value_ns, (u64)INT64_MAX);
 	e->pb.label = list->labels;
 	e->pb.n_label = list->n;
 	b->samples[b->nsamples++] = &e->pb;
+}
+
+static void add_samples(struct builder *b)
+{
+	u32 first = 0, k, i;
+
+	for (k = 0; k < b->nprofiles; k++) {
+		const struct profile *p = b->profiles[k];
+
+		for (i = 0; i < p->nsamples && !b->err; i++)
+			if (p->samples[i].count)
+				add_sample(b, &p->samples[i], p->type->counted, first);
+		first += type_values(p->type);
+	}
 }
 
 /* A container runs several executables: its heaviest sample's one is shown as the main one. */
@@ -703,21 +728,28 @@ static void add_comments(struct builder *b, Pprof__Profile *pb)
 	pb->n_comment = b->o->ncomments;
 }
 
-static void set_header(struct builder *b, Pprof__Profile *pb)
+static void add_type(struct builder *b, Pprof__Profile *pb, const struct sample_type *type)
 {
-	const struct sample_type *type = b->p->type;
-	const struct window *w = b->w;
-
-	pb->sample_type = alloc(b, 2, sizeof(*pb->sample_type));
-	if (!pb->sample_type)
-		return;
-	/* Readers take the last type when none is named, and a count belongs in front. */
 	if (type->counted)
 		pb->sample_type[pb->n_sample_type++] = value_type(b, "waits", "count");
 	pb->sample_type[pb->n_sample_type++] = value_type(b, type->name, "nanoseconds");
+}
+
+static void set_header(struct builder *b, Pprof__Profile *pb)
+{
+	const struct sample_type *type = b->profiles[0]->type;
+	const struct window *w = b->w;
+	u32 i;
+
+	pb->sample_type = alloc(b, b->nvalues, sizeof(*pb->sample_type));
+	if (!pb->sample_type)
+		return;
+	/* Readers take the last type when none is named. */
+	for (i = 0; i < b->nprofiles; i++)
+		add_type(b, pb, b->profiles[i]->type);
 	pb->default_sample_type = text(b, type->name);
 	pb->period_type = value_type(b, type->name, "nanoseconds");
-	pb->period = type->counted ? 1 : (s64)MIN(b->o->period_ns, (u64)INT64_MAX);
+	pb->period = type->counted || type->looked ? 1 : (s64)MIN(b->o->period_ns, (u64)INT64_MAX);
 	pb->time_nanos = (s64)(b->o->time_is_end ? w->end_ns : w->start_ns);
 	/* The clock may have been set back meanwhile. */
 	pb->duration_nanos = w->end_ns > w->start_ns ? (s64)(w->end_ns - w->start_ns) : 0;
@@ -743,16 +775,16 @@ static int build(struct builder *b, Pprof__Profile *pb)
 {
 	u32 i;
 
+	for (i = 0; i < b->nprofiles; i++)
+		b->nvalues += type_values(b->profiles[i]->type);
 	/* Entry 0 of the string table. */
 	text(b, "");
-	b->main_exe = main_exe(b->w, b->p);
+	b->main_exe = main_exe(b->w, b->profiles[0]);
 	if (!b->o->plain_pid && b->o->pid_key)
 		hmac_sha256_set_key(&b->pid_hmac, SHA256_DIGEST_SIZE, b->o->pid_key);
 	set_header(b, pb);
 	common_labels(b);
-	for (i = 0; i < b->p->nsamples && !b->err; i++)
-		if (b->p->samples[i].count)
-			add_sample(b, &b->p->samples[i]);
+	add_samples(b);
 	pb->mapping = number_mappings(b);
 	pb->n_mapping = b->nmappings;
 	pb->location = b->locs;
@@ -818,15 +850,24 @@ static int pack(const Pprof__Profile *pb, u8 **ret, size_t *ret_len)
 	return gzip(raw, len, ret, ret_len);
 }
 
-int pprof_encode(const struct window *w, const struct profile *p, const struct pprof_options *o,
-		 u8 **ret, size_t *ret_len)
+int pprof_encode_all(const struct window *w, const struct profile *const *p, u32 n,
+		     const struct pprof_options *o, u8 **ret, size_t *ret_len)
 {
-	_cleanup_(builder_fini) struct builder b = { .w = w, .p = p, .o = o };
+	_cleanup_(builder_fini) struct builder b = { .w = w, .o = o };
 	Pprof__Profile pb = PPROF__PROFILE__INIT;
 	int err;
 
+	assert(n && n <= PPROF_PROFILES_MAX);
+	b.profiles = p;
+	b.nprofiles = n;
 	err = build(&b, &pb);
 	return err ? err : pack(&pb, ret, ret_len);
+}
+
+int pprof_encode(const struct window *w, const struct profile *p, const struct pprof_options *o,
+		 u8 **ret, size_t *ret_len)
+{
+	return pprof_encode_all(w, &p, 1, o, ret, ret_len);
 }
 
 /* --- folded lines -------------------------------------------------------------------------- */
@@ -927,7 +968,7 @@ static int folded_add(struct folder *f, u32 n, u64 count)
 	return 0;
 }
 
-static int folded_sample(struct folder *f, const struct profile_sample *s)
+static int folded_sample(struct folder *f, const struct profile_sample *s, u64 weight)
 {
 	const struct stack *st = &f->w->stacks[s->stack];
 	const char *exe = f->w->labels[s->labels].exe;
@@ -941,7 +982,7 @@ static int folded_sample(struct folder *f, const struct profile_sample *s)
 	err = folded_name(f, exe && *exe ? exe : "[unknown]", &ids[0]);
 	for (i = 1; i < n && !err; i++)
 		err = folded_location(f, f->w->frames[st->first + st->n - i], &ids[i]);
-	return err ? err : folded_add(f, n, s->count);
+	return err ? err : folded_add(f, n, weight);
 }
 
 static int write_lines(const struct folder *f, FILE *out)
@@ -970,9 +1011,12 @@ int pprof_write_folded(const struct window *w, const struct profile *p, FILE *f)
 	int err;
 
 	for (i = 0; i < p->nsamples; i++) {
-		if (!p->samples[i].count)
+		const struct profile_sample *s = &p->samples[i];
+
+		if (!s->count)
 			continue;
-		err = folded_sample(&folder, &p->samples[i]);
+		err = folded_sample(&folder, s,
+				    p->type->counted || p->type->looked ? s->value_ns : s->count);
 		if (err)
 			return err;
 	}

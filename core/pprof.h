@@ -32,5 +32,16 @@ struct pprof_options {
  */
 int pprof_encode(const struct window *w, const struct profile *p, const struct pprof_options *o,
 		 u8 **ret, size_t *ret_len);
-/* Root-first folded lines of one profile, to f: "a;b;c N". Returns 0 or -errno. */
+/*
+ * Several profiles of one window, of different types, as one: each sample has a value for every
+ * type, 0 for those of the others. The first one names the default type and the main binary, and
+ * its container is everybody's. n is 1..PPROF_PROFILES_MAX.
+ */
+#define PPROF_PROFILES_MAX 8
+int pprof_encode_all(const struct window *w, const struct profile *const *p, u32 n,
+		     const struct pprof_options *o, u8 **ret, size_t *ret_len);
+/*
+ * Root-first folded lines of one profile, to f: "a;b;c N", where N is what flame graphs draw: the
+ * number of samples, or, of a type that counts waits, nanoseconds. Returns 0 or -errno.
+ */
 int pprof_write_folded(const struct window *w, const struct profile *p, FILE *f);

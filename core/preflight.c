@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Shelf: edge. In: /proc, /sys and two probing system calls. Out: the report of `doctor`, or the
- * one reason why `run` and `record` cannot start here. Each check is a function that fills one
- * struct check; the table at the end gives their order.
+ * Shelf: edge. In: /proc, /sys, what features.c found out, and probing system calls. Out: the
+ * report of `doctor`, or the one reason why `run` and `record` cannot start here. Each check is a
+ * function that fills one struct check; the table at the end gives their order.
  */
 #include "preflight.h"
+
+#include "census.h"
+#include "features.h"
+#include "sampler.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,6 +50,9 @@ struct check {
 /* What several checks need, looked up once. */
 struct probe {
 	const struct preflight_host *h;
+	const struct features *f;
+	bool report;  /* doctor: whatever takes a moment is tried, too */
+	bool missing; /* a check before this one found what profiling cannot do without */
 	u64 caps;
 	bool seccomp;
 	bool foreign_user_ns;
@@ -391,15 +398,17 @@ static void check_ring(struct probe *p, struct check *c)
 	remedy_refused(p, c, fd);
 }
 
-/* Before 5.11 maps count as locked memory of whoever makes them. */
+/* Some kernels count maps as locked memory of whoever makes them. */
 static void check_memlock(struct probe *p, struct check *c)
 {
 	static const char name[] = "Max locked memory";
 	char limits[4096];
 	const char *s;
 
-	set(c, STATE_OK, "no limit for BPF maps");
-	if (p->version >= KERNEL(5, 11, 0) || has_cap(p, CAP_SYS_RESOURCE) ||
+	set(c, STATE_OK,
+	    p->f->memlock ? "this kernel counts BPF maps in; the limit can be lifted"
+			  : "this kernel does not count BPF maps in");
+	if (!p->f->memlock || has_cap(p, CAP_SYS_RESOURCE) ||
 	    read_head(p, "/proc/self/limits", limits, sizeof(limits)) <= 0)
 		return;
 	s = strstr(limits, name);
@@ -413,25 +422,19 @@ static void check_memlock(struct probe *p, struct check *c)
 	REMEDY(c, "run: ulimit -l unlimited, or set LimitMEMLOCK=infinity (systemd)");
 }
 
-static int try_event(const struct probe *p, u32 type, u64 config)
+/* The sampling event itself: every process on a CPU. What paranoid means is up to the kernel. */
+static void check_paranoid(struct probe *p, struct check *c)
 {
 	struct perf_event_attr attr = {
-		.type = type,
+		.type = PERF_TYPE_SOFTWARE,
 		.size = sizeof(attr),
-		.config = config,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
 		.freq = 1,
 		.sample_freq = 1,
 		.disabled = 1,
 	};
 	int cpu = sched_getcpu();
-
-	return p->h->perf_open(&attr, -1, cpu < 0 ? 0 : cpu);
-}
-
-/* The sampling event itself: every process on a CPU. What paranoid means is up to the kernel. */
-static void check_paranoid(struct probe *p, struct check *c)
-{
-	_cleanup_close_ int fd = try_event(p, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
+	_cleanup_close_ int fd = p->h->perf_open(&attr, -1, MAX(cpu, 0));
 	char level[32] = "unknown";
 	long n = 0;
 
@@ -467,45 +470,168 @@ static void check_rate(struct probe *p, struct check *c)
 
 static void check_cycles(struct probe *p, struct check *c)
 {
-	_cleanup_close_ int fd = try_event(p, PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
+	int err = p->f->cycles_error;
 
-	if (fd >= 0) {
-		set(c, STATE_OK, "hardware counter");
+	if (!err) {
+		set(c, STATE_OK, "hardware cycles drive the sampling");
 		return;
 	}
-	if (fd == -EACCES || fd == -EPERM) {
-		set(c, STATE_LIMITED, "cannot be told: %s", strerror(-fd));
+	if (err == -EACCES || err == -EPERM) {
+		set(c, STATE_LIMITED, "cannot be told: %s", strerror(-err));
 		COST(c, "none by itself");
 		REMEDY(c, "see perf_event_paranoid");
 		return;
 	}
 	set(c, STATE_LIMITED, "no hardware counter (%s), software cpu-clock is used",
-	    strerror(-fd));
+	    strerror(-err));
 	COST(c, "kernel code that runs with interrupts off is shown where they come on again");
 	REMEDY(c, "on a virtual machine, let the hypervisor pass the PMU through");
 }
 
+/* sideband.c asks for inodes, which stand in the same place of a record and cannot be made up. */
 static void check_build_id(struct probe *p, struct check *c)
 {
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_DUMMY,
-		.disabled = 1,
-		.mmap = 1,
-		.mmap2 = 1,
-		.build_id = 1,
-		.exclude_kernel = 1,
-	};
-	_cleanup_close_ int fd = p->h->perf_open(&attr, 0, -1);
+	set(c, STATE_OK, "read from the files; the kernel %s send them, which is not used",
+	    p->f->build_id_error ? "cannot" : "can");
+}
 
-	if (fd >= 0) {
-		set(c, STATE_OK, "the kernel sends them with each mapping");
+static void check_batch(struct probe *p, struct check *c)
+{
+	int err = p->f->batch_error;
+
+	if (!err) {
+		set(c, STATE_OK, "counts are read and emptied many at a time");
+	} else if (err == -EPERM) {
+		set(c, STATE_LIMITED, "cannot be told: %s", strerror(-err));
+		COST(c, "none by itself");
+		REMEDY(c, "see CAP_BPF");
+	} else {
+		set(c, STATE_MISSING, "not in this kernel (%s)", strerror(-err));
+		COST(c, "counts cannot be read: nothing can be profiled");
+		REMEDY(c, "use Linux 5.8 or newer");
+	}
+}
+
+static void check_registers(struct probe *p, struct check *c)
+{
+	set(c, STATE_OK, "of threads in the kernel: %s",
+	    p->f->task_pt_regs ? "the kernel tells where (bpf_task_pt_regs)"
+			       : "read at the top of the kernel stack (no bpf_task_pt_regs)");
+}
+
+static void check_task_work(struct probe *p, struct check *c)
+{
+	static const char *const how[] = {
+		[TASK_WORK_IMPL] = "5 arguments, as 6.18 has it",
+		[TASK_WORK_PLAIN] = "4 arguments, as 7.0 has it",
+	};
+
+	if (p->f->task_work != TASK_WORK_NONE) {
+		set(c, STATE_OK, "threads finish their own stacks, absent pages included (%s)",
+		    how[p->f->task_work]);
 		return;
 	}
-	set(c, STATE_LIMITED, "not sent by the kernel (%s)", strerror(-fd));
-	COST(c, "they are read from the files: a file that is gone by then stays without");
-	REMEDY(c, "use Linux 5.12 or newer");
+	set(c, STATE_LIMITED, "not in this kernel; stacks are taken in interrupts only");
+	COST(c, "a stack whose memory is not there at that moment is cut");
+	REMEDY(c, "use Linux 6.18 or newer");
+}
+
+/* As core/threads.c needs it. */
+static void check_iterator(struct probe *p, struct check *c)
+{
+	const struct features *f = p->f;
+
+	if (f->iter_task_sleeps && f->iter_task_filtered && f->task_storage) {
+		set(c, STATE_OK, "waiting threads of a process are read within the kernel");
+		return;
+	}
+	set(c, STATE_LIMITED, "%s; waiting threads are read by process_vm_readv",
+	    f->iter_task ? "it only counts switches in this kernel" : "not in this kernel");
+	COST(c, "more system calls for each interpreter that is watched");
+	REMEDY(c, "use Linux 6.1 or newer");
+}
+
+/* " there: A, B; not there: C": for people who wonder why something is done the long way. */
+struct named {
+	const char *name;
+	bool there;
+};
+
+static void set_list(struct check *c, const struct named *list, size_t n)
+{
+	char text[2][160] = { "", "" };
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		char *to = text[list[i].there];
+		size_t len = strlen(to);
+
+		snprintf(to + len, sizeof(text[0]) - len, "%s%s", len ? ", " : "", list[i].name);
+	}
+	set(c, STATE_OK, "%s%s%s%s%s", *text[1] ? "there: " : "", text[1],
+	    *text[0] && *text[1] ? "; " : "", *text[0] ? "not there, nor needed: " : "", text[0]);
+}
+
+static void check_helpers(struct probe *p, struct check *c)
+{
+	const struct features *f = p->f;
+	const struct named list[] = {
+		{ "bpf_loop", f->loop },
+		{ "bpf_find_vma", f->find_vma },
+		{ "cookies", f->attach_cookie },
+		{ "timers", f->timer },
+		{ "open-coded iterators", f->iter_num },
+		{ "arena", f->arena },
+	};
+
+	set_list(c, list, ARRAY_SIZE(list));
+}
+
+static void check_probes(struct probe *p, struct check *c)
+{
+	const struct features *f = p->f;
+	const struct named list[] = {
+		{ "kprobe", f->kprobe },
+		{ "uprobe", f->uprobe },
+		{ "kprobe_multi", f->kprobe_multi },
+		{ "uprobe_multi", f->uprobe_multi },
+		{ "links of perf events", f->perf_link },
+	};
+
+	set_list(c, list, ARRAY_SIZE(list));
+}
+
+/*
+ * Whether this kernel takes our programs is known when it has. `run` loads them anyway; only where
+ * they would not be compiled is it asked first, since some kernels then refuse them.
+ */
+static void check_programs(struct probe *p, struct check *c)
+{
+	static const char jit_on[] = "run: sysctl net.core.bpf_jit_enable=1";
+	int err;
+
+	if (p->missing) {
+		set(c, STATE_LIMITED, "not tried, since something else is missing");
+		COST(c, "none by itself");
+		REMEDY(c, "see above");
+		return;
+	}
+	err = p->report || !p->f->jit ? p->h->load() : 0;
+	if (!err && p->f->jit) {
+		set(c, STATE_OK, "the kernel takes them, and compiles them");
+	} else if (!err) {
+		set(c, STATE_LIMITED, "the kernel takes them, but net.core.bpf_jit_enable is 0");
+		COST(c, "they run interpreted: a sample takes several times as long");
+		REMEDY(c, "%s", jit_on);
+	} else {
+		set(c, STATE_MISSING, "the kernel refuses them%s: %s",
+		    p->f->jit ? "" : " uncompiled (net.core.bpf_jit_enable is 0)", strerror(-err));
+		COST(c, "nothing can be profiled");
+		REMEDY(c, "%s",
+		       p->f->jit
+			       ? "record --verbose shows the kernel's own words; please report them"
+			       : jit_on);
+	}
 }
 
 /* --- what hides names and processes ---------------------------------------------------------- */
@@ -654,7 +780,8 @@ static void check_cap_syslog(struct probe *p, struct check *c)
 static void check_cap_dac(struct probe *p, struct check *c)
 {
 	check_cap(p, c, CAP_DAC_READ_SEARCH, STATE_LIMITED, "DAC_READ_SEARCH",
-		  "files that only other users may read have no build id and no names");
+		  "files that only other users may read, and those of other users that were "
+		  "deleted or replaced, have no build id and no names");
 }
 
 static void check_cap_restore(struct probe *p, struct check *c)
@@ -691,9 +818,16 @@ static const struct item {
 	{ "perf_event_paranoid", check_paranoid, VITAL },
 	{ "perf_event_max_sample_rate", check_rate, EXTRA },
 	{ "BPF ring buffer", check_ring, VITAL },
+	{ "batch calls", check_batch, VITAL },
 	{ "locked memory", check_memlock, EXTRA },
+	{ "BPF programs", check_programs, VITAL },
 	{ "cycles", check_cycles, EXTRA },
 	{ "build ids of mappings", check_build_id, EXTRA },
+	{ "user registers", check_registers, EXTRA },
+	{ "task work", check_task_work, EXTRA },
+	{ "thread iterator", check_iterator, EXTRA },
+	{ "other BPF features", check_helpers, EXTRA },
+	{ "probes", check_probes, EXTRA },
 	{ "kallsyms", check_kallsyms, EXTRA },
 	{ "ptrace_scope", check_yama, EXTRA },
 };
@@ -703,7 +837,7 @@ static void probe_init(struct probe *p, const struct preflight_host *h)
 	char status[8192];
 	const char *s;
 
-	*p = (struct probe){ .h = h };
+	*p = (struct probe){ .h = h, .f = h->features ? h->features : features_host() };
 	read_version(p);
 	p->kallsyms_shown = kallsyms_shown(p);
 	if (read_head(p, "/proc/self/status", status, sizeof(status)) <= 0)
@@ -762,6 +896,52 @@ static void put_object(FILE *out, const char *name, const struct check *c)
 	fputc('}', out);
 }
 
+/* For scripts: what the lines above say in words. Numbers are arguments, or -errno, or 0 and 1. */
+static void put_features(FILE *out, const struct features *f)
+{
+	const struct {
+		const char *name;
+		int value;
+	} list[] = {
+		{ "btf", f->btf },
+		{ "ring_buffer", f->ring_buffer },
+		{ "task_pt_regs", f->task_pt_regs },
+		{ "attach_cookie", f->attach_cookie },
+		{ "loop", f->loop },
+		{ "find_vma", f->find_vma },
+		{ "copy_from_user", f->copy_from_user },
+		{ "copy_from_user_task", f->copy_from_user_task },
+		{ "task_storage", f->task_storage },
+		{ "timer", f->timer },
+		{ "arena", f->arena },
+		{ "iter_num", f->iter_num },
+		{ "task_work_args", f->task_work == TASK_WORK_IMPL    ? 5
+				    : f->task_work == TASK_WORK_PLAIN ? 4
+								      : 0 },
+		{ "perf_link", f->perf_link },
+		{ "sched_switch_args", (int)f->sched_switch_args },
+		{ "iter_task", f->iter_task },
+		{ "iter_task_filtered", f->iter_task_filtered },
+		{ "iter_task_sleeps", f->iter_task_sleeps },
+		{ "iter_task_vma", f->iter_task_vma },
+		{ "kprobe", f->kprobe },
+		{ "uprobe", f->uprobe },
+		{ "kprobe_multi", f->kprobe_multi },
+		{ "uprobe_multi", f->uprobe_multi },
+		{ "batch_error", f->batch_error },
+		{ "build_id_error", f->build_id_error },
+		{ "cycles_error", f->cycles_error },
+		{ "memlock", f->memlock },
+		{ "verified_insns", f->verified_insns },
+		{ "jit", f->jit },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(list); i++)
+		fprintf(out, "%s\"%s\":%d", i ? "," : "{", list[i].name, list[i].value);
+	fputc('}', out);
+}
+
 static bool want_colour(FILE *out)
 {
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -780,12 +960,14 @@ int preflight_run_on(const struct preflight_host *h, FILE *out, bool json)
 	size_t i;
 
 	probe_init(&p, h);
+	p.report = true;
 	if (json)
 		fputs("{\"checks\":[", out);
 	for (i = 0; i < ARRAY_SIZE(items); i++) {
 		struct check c = { 0 };
 
 		items[i].check(&p, &c);
+		p.missing |= c.state == STATE_MISSING;
 		missing += c.state == STATE_MISSING;
 		limited += c.state == STATE_LIMITED;
 		if (json) {
@@ -795,12 +977,19 @@ int preflight_run_on(const struct preflight_host *h, FILE *out, bool json)
 			put_line(out, colour, items[i].name, &c);
 		}
 	}
-	if (json)
-		fprintf(out, "\n],\"can_run\":%s,\"missing\":%u,\"limited\":%u}\n",
+	if (json) {
+		fputs("\n],\"features\":", out);
+		put_features(out, p.f);
+		if (h->more)
+			h->more(out, json);
+		fprintf(out, ",\"can_run\":%s,\"missing\":%u,\"limited\":%u}\n",
 			missing ? "false" : "true", missing, limited);
-	else
+	} else {
+		if (h->more)
+			h->more(out, json);
 		fprintf(out, "profiling %s here: %u missing, %u limited\n",
 			missing ? "cannot run" : "can run", missing, limited);
+	}
 	return missing ? 1 : 0;
 }
 
@@ -830,6 +1019,7 @@ int preflight_check_on(const struct preflight_host *h, bool force, char *why, si
 		if (items[i].weight == EXTRA || (force && items[i].weight == YIELDING))
 			continue;
 		items[i].check(&p, &c);
+		p.missing |= c.state == STATE_MISSING;
 		if (c.state == STATE_MISSING && !missing++) {
 			first = c;
 			name = items[i].name;
@@ -873,10 +1063,24 @@ static int host_ring_open(void)
 	return fd < 0 ? -errno : (int)fd;
 }
 
+/* The way `run` loads them; says by itself what went wrong. */
+static int host_load(void)
+{
+	const struct sampler_options o = { .hz = 1, .kernel_frames = true, .max_frames = 64 };
+	struct sampler *s;
+	int err = sampler_new(&o, &s);
+
+	if (!err)
+		sampler_free(s);
+	return err;
+}
+
 static const struct preflight_host this_host = {
 	.root = "",
 	.perf_open = host_perf_open,
 	.ring_open = host_ring_open,
+	.load = host_load,
+	.more = census_report,
 };
 
 int preflight_run(FILE *out, bool json)

@@ -9,6 +9,7 @@
 #include "util.h"
 
 struct perf_event_attr;
+struct features;
 
 /* What the checks look at; a test puts a directory and its own probes here. */
 struct preflight_host {
@@ -16,6 +17,11 @@ struct preflight_host {
 	/* Opens an event or a ring buffer, returns its descriptor or -errno. */
 	int (*perf_open)(struct perf_event_attr *attr, pid_t pid, int cpu);
 	int (*ring_open)(void);
+	/* Loads the sampling programs and lets them go again: 0 or -errno. */
+	int (*load)(void);
+	const struct features *features; /* NULL: features_host() */
+	/* What else the report says, before its last line; json: members of its object. NULL: no. */
+	void (*more)(FILE *out, bool json);
 };
 
 /* `doctor`: the whole report, as lines or as JSON. Returns 0 when profiling can run, else 1. */

@@ -9,12 +9,14 @@
 #include "log.h"
 #include "stat.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #define SNAPSHOT_PAUSE_NS (5 * NSEC_PER_SEC)
@@ -64,8 +66,10 @@ struct processes {
 	struct file **files;
 	u32 nfiles, files_cap;
 	struct htab by_file;
-	void (*on_drop)(void *arg, struct process *p);
-	void *on_drop_arg;
+	struct {
+		void (*fn)(void *arg, struct process *p);
+		void *arg;
+	} on_drop[PROCESS_DROP_MAX];
 	bool snapshot_wanted;
 	u64 snapshot_ns;
 	u64 trimmed_ns;
@@ -567,8 +571,11 @@ static int read_process(struct processes *ps, struct process *p)
 
 static void image_free(struct processes *ps, struct process *p)
 {
-	if (ps->on_drop)
-		ps->on_drop(ps->on_drop_arg, p);
+	u32 i;
+
+	for (i = 0; i < PROCESS_DROP_MAX; i++)
+		if (ps->on_drop[i].fn)
+			ps->on_drop[i].fn(ps->on_drop[i].arg, p);
 	maps_put(ps, p->maps);
 	free(p->exe);
 	free(p->cmdline);
@@ -654,7 +661,7 @@ void processes_free(struct processes *ps)
 {
 	if (!ps)
 		return;
-	ps->on_drop = NULL;
+	memset(ps->on_drop, 0, sizeof(ps->on_drop));
 	while (ps->n)
 		image_drop(ps, ps->n - 1);
 	htab_fini(&ps->by_pid);
@@ -668,6 +675,11 @@ void processes_free(struct processes *ps)
 u32 processes_count(const struct processes *ps)
 {
 	return ps->n;
+}
+
+struct process *processes_at(const struct processes *ps, u32 i)
+{
+	return i < ps->n ? ps->v[i] : NULL;
 }
 
 static void snapshot_one(struct processes *ps, u32 pid)
@@ -734,6 +746,7 @@ static void on_fork(struct processes *ps, const struct task_event *ev)
 	memcpy(p->container, parent->container, sizeof(p->container));
 	p->exe = dup_or_null(parent->exe);
 	p->cmdline = dup_or_null(parent->cmdline);
+	p->forked = true;
 	p->maps = parent->maps;
 	if (p->maps)
 		p->maps->refs++;
@@ -979,6 +992,31 @@ static void identify(struct processes *ps, struct process *p, int depth)
 	}
 }
 
+int processes_thread(struct processes *ps, const struct process *p, u32 tid, char ret[COMM_LEN])
+{
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX];
+	struct stat ours, theirs;
+	size_t len;
+	int err;
+
+	/* Numbers mean the same only in the same namespace. */
+	snprintf(path, sizeof(path), "%s/%u/ns/pid", ps->root, p->pid);
+	if (stat(path, &theirs))
+		return -ENOENT;
+	snprintf(path, sizeof(path), "%s/self/ns/pid", ps->root);
+	if (stat(path, &ours) || ours.st_ino != theirs.st_ino)
+		return -ENOENT;
+	snprintf(path, sizeof(path), "%s/%u/task/%u/comm", ps->root, p->pid, tid);
+	err = read_file(path, 64, &text, &len);
+	if (err || !len)
+		return -ENOENT;
+	len = strcspn(text, "\n");
+	memset(ret, 0, COMM_LEN);
+	memcpy(ret, text, MIN(len, (size_t)COMM_LEN - 1));
+	return 0;
+}
+
 void processes_identify(struct processes *ps, struct process *p)
 {
 	identify(ps, p, 0);
@@ -1066,8 +1104,32 @@ bool processes_mapping(struct processes *ps, struct process *p, u32 i, struct pr
 
 void processes_on_drop(struct processes *ps, void (*fn)(void *arg, struct process *p), void *arg)
 {
-	ps->on_drop = fn;
-	ps->on_drop_arg = arg;
+	u32 i;
+
+	for (i = 0; i < PROCESS_DROP_MAX && ps->on_drop[i].fn; i++)
+		;
+	assert(i < PROCESS_DROP_MAX);
+	ps->on_drop[i].fn = fn;
+	ps->on_drop[i].arg = arg;
+}
+
+void processes_off_drop(struct processes *ps, void *arg)
+{
+	u32 i;
+
+	for (i = 0; i < PROCESS_DROP_MAX; i++)
+		if (ps->on_drop[i].arg == arg)
+			ps->on_drop[i].fn = NULL;
+}
+
+bool processes_file(const struct process *p, u32 i, u64 *ret)
+{
+	struct process_maps *m = p->maps;
+
+	if (!m || i >= m->n)
+		return false;
+	*ret = m->v[i].file->image ? m->v[i].file->hash | 1 : 0;
+	return true;
 }
 
 int processes_locate(struct processes *ps, struct process *p, u64 addr, struct process_place *ret)

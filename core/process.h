@@ -25,6 +25,7 @@ struct process {
 	bool id_known; /* start_ns and exec_id are */
 	bool exited;   /* the main thread has ended */
 	bool replaced; /* another image runs under the pid */
+	bool forked;   /* born with its parent's memory, no exec since */
 	u64 born_ns;   /* CLOCK_MONOTONIC of the fork or exec; 0: before us */
 	u64 read_ns;   /* when /proc was read: events before it are in */
 	char comm[COMM_LEN];
@@ -35,7 +36,9 @@ struct process {
 	u64 maps_read_ns;
 	u64 maps_version; /* grows with each change of the mappings */
 	struct process_maps *maps;
-	void *published; /* tables.c: what the BPF programs know of it */
+	void *published;              /* tables.c: what the BPF programs know of it */
+	void *runtime;                /* runtime.c: the interpreter in it */
+	u64 runtime_seen, runtime_ns; /* likewise: mappings looked at so far, and when */
 };
 
 /* modules is borrowed. proc_root: "/proc", or a test's own. Owned; NULL when out of memory. */
@@ -62,6 +65,12 @@ struct process *processes_current(struct processes *ps, const struct stack_key *
 /* Container id and command line, read when first asked for; a dead process has its parent's. */
 void processes_identify(struct processes *ps, struct process *p);
 
+/*
+ * Name of a thread that the process has now, by the number that the process itself has for it. 0;
+ * -ENOENT when there is none, or it cannot be told for the process's pid namespace is another one.
+ */
+int processes_thread(struct processes *ps, const struct process *p, u32 tid, char ret[COMM_LEN]);
+
 /* What lies at a user address. */
 struct process_place {
 	struct module *module; /* borrowed; NULL for memory that is no file, or an unknown file */
@@ -83,12 +92,21 @@ struct process_mapping {
  * modules_get_unwind(). Valid until the next event.
  */
 bool processes_mapping(struct processes *ps, struct process *p, u32 i, struct process_mapping *ret);
-/* Called for each image before it goes. */
+/*
+ * A number for the file of the i-th mapping: equal for equal files, of one run of this program. 0
+ * for memory that is no file. False past the end. Asks for no module.
+ */
+bool processes_file(const struct process *p, u32 i, u64 *ret);
+/* Called for each image before it goes; at most PROCESS_DROP_MAX. The second takes it back. */
+#define PROCESS_DROP_MAX 4
 void processes_on_drop(struct processes *ps, void (*fn)(void *arg, struct process *p), void *arg);
+void processes_off_drop(struct processes *ps, void *arg);
 
 /* Drops images of processes that are gone; makes the snapshot that lost events asked for. */
 void processes_trim(struct processes *ps, u64 now_ns);
 u32 processes_count(const struct processes *ps);
+/* All images, in no order; NULL past the end. Borrowed likewise. */
+struct process *processes_at(const struct processes *ps, u32 i);
 
 /*
  * One line of /proc/PID/maps. Path lies in buf (PATH_MAX bytes hold any), unescaped. Returns 0,

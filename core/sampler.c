@@ -7,9 +7,14 @@
  */
 #include "sampler.h"
 
+#include "counts.h"
 #include "cpus.h"
+#include "features.h"
 #include "log.h"
+#include "pending.h"
 #include "sample.skel.h"
+#include "sample_tw4.skel.h"
+#include "sample_tw5.skel.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -25,8 +30,8 @@ struct sampler {
 	struct ring_buffer *ring;
 	struct bpf_link **links; /* per CPU; NULL while offline */
 	u32 nlinks;
-	int counts_fd[2];
-	u32 capacity;
+	struct counts counts;
+	struct pending_pool pool;
 	u32 hz;
 	bool hardware, running;
 	u8 **slabs;
@@ -37,13 +42,19 @@ struct sampler {
 
 static int libbpf_log(enum libbpf_print_level level __unused, const char *fmt, va_list args)
 {
-	char line[512];
+	_cleanup_free_ char *text = NULL;
+	char *line, *rest;
 
+	/* The verifier's words come as one message of many lines. */
 	if (!log_enabled(LOG_LEVEL_DEBUG))
 		return 0;
-	vsnprintf(line, sizeof(line), fmt, args);
-	line[strcspn(line, "\n")] = '\0';
-	log_debug("libbpf: %s", line);
+	if (vasprintf(&text, fmt, args) < 0) {
+		text = NULL;
+		return 0;
+	}
+	for (rest = text; (line = strsep(&rest, "\n"));)
+		if (*line)
+			log_debug("libbpf: %s", line);
 	return 0;
 }
 
@@ -56,39 +67,24 @@ static int on_ring(void *ctx, void *data, size_t len)
 	return 0;
 }
 
-static int make_count_map(struct sampler *s, u32 i)
+u64 sampler_thread_size(void)
 {
-	closep(&s->counts_fd[i]);
-	s->counts_fd[i] = bpf_map_create(BPF_MAP_TYPE_HASH, i ? "counts_odd" : "counts_even",
-					 sizeof(struct stack_key), sizeof(struct stack_count),
-					 s->capacity, NULL);
-	if (s->counts_fd[i] < 0)
-		return -errno;
-	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.counts), &i, &s->counts_fd[i], 0)
-		       ? -errno
-		       : 0;
+	return MAX(16384u, (u32)sysconf(_SC_PAGESIZE));
 }
 
-static int make_counts(struct sampler *s)
-{
-	int err = make_count_map(s, 0);
-
-	/* Kernels before 5.10 take inner maps of the declared size only. */
-	if (err == -EINVAL && s->capacity != COUNTS_DECLARED) {
-		s->capacity = COUNTS_DECLARED;
-		err = make_count_map(s, 0);
-	}
-	return err ? err : make_count_map(s, 1);
-}
-
-/* Bits of a return address that count; arm64 signs the bits above the user address size. */
-static u64 address_mask(void)
+/* arm64 signs the bits above the user address size. */
+u64 sampler_address_mask(void)
 {
 #ifdef __aarch64__
 	return (1ull << 48) - 1;
 #else
 	return ~0ull;
 #endif
+}
+
+u64 sampler_ring_wake(const struct sampler *s)
+{
+	return bpf_map__max_entries(s->skel->maps.stacks) / 2;
 }
 
 static int load(struct sampler *s, const struct sampler_options *o)
@@ -102,13 +98,69 @@ static int load(struct sampler *s, const struct sampler_options *o)
 	skel->rodata->filter_on = o->only_pids;
 	skel->rodata->max_frames = MIN(o->max_frames, (u32)MAX_USER_FRAMES);
 	skel->rodata->hash_seed = seed;
-	skel->rodata->addr_mask = address_mask();
-	skel->rodata->thread_size = MAX(16384u, (u32)sysconf(_SC_PAGESIZE));
+	skel->rodata->addr_mask = sampler_address_mask();
+	skel->rodata->thread_size = sampler_thread_size();
 	skel->rodata->news_pause = o->news_pause_ns;
-	skel->rodata->ring_wake = bpf_map__max_entries(skel->maps.stacks) / 2;
+	skel->rodata->ring_wake = sampler_ring_wake(s);
 	bpf_program__set_autoload(skel->progs.follow_fork, o->only_pids);
 	bpf_program__set_autoload(skel->progs.forget_process, o->only_pids);
 	return sample_bpf__load(skel);
+}
+
+/* The object as it was built for this kernel; all builds have the same maps first. */
+static int open_build(struct sampler *s, enum features_task_work how)
+{
+	struct sample_bpf *skel = calloc(1, sizeof(*skel));
+	int err = skel ? sample_bpf__create_skeleton(skel) : -ENOMEM;
+
+	if (!err && how == TASK_WORK_IMPL)
+		skel->skeleton->data = (void *)sample_tw5_bpf__elf_bytes(&skel->skeleton->data_sz);
+	else if (!err && how == TASK_WORK_PLAIN)
+		skel->skeleton->data = (void *)sample_tw4_bpf__elf_bytes(&skel->skeleton->data_sz);
+	if (!err)
+		err = bpf_object__open_skeleton(skel->skeleton, NULL);
+	if (err) {
+		sample_bpf__destroy(skel);
+		return err;
+	}
+	s->skel = skel;
+	return 0;
+}
+
+_Static_assert(sizeof(struct sample_bpf__rodata) == sizeof(struct sample_tw5_bpf__rodata) &&
+		       sizeof(struct sample_bpf__rodata) == sizeof(struct sample_tw4_bpf__rodata),
+	       "builds of one object differ");
+
+static int load_build(struct sampler *s, const struct sampler_options *o,
+		      enum features_task_work how)
+{
+	int err = open_build(s, how);
+
+	if (!err && how != TASK_WORK_NONE) {
+		err = pending_size(&s->pool, s->skel->obj);
+		s->skel->rodata->pending_mask = s->pool.entries - PENDING_WAYS;
+		s->skel->rodata->scratch_cpus = s->pool.cpus;
+		s->skel->rodata->scratch_pool = s->pool.scratches;
+	}
+	if (!err)
+		err = load(s, o);
+	if (err) {
+		sample_bpf__destroy(s->skel);
+		s->skel = NULL;
+	}
+	return err;
+}
+
+/* With task work where the kernel has it; what goes wrong with that must not cost the samples. */
+static int load_best(struct sampler *s, const struct sampler_options *o)
+{
+	enum features_task_work how = features_host()->task_work;
+	int err = load_build(s, o, how);
+
+	if (!err || how == TASK_WORK_NONE)
+		return err;
+	log_debug("sampling without task work: %s", strerror(-err));
+	return load_build(s, o, TASK_WORK_NONE);
 }
 
 static u32 default_capacity(u32 hz)
@@ -125,12 +177,12 @@ int sampler_new(const struct sampler_options *o, struct sampler **ret)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
 	int err = -ENOMEM, ncpus;
+	u32 capacity;
 
 	if (!s)
 		return log_err(-ENOMEM, "cannot load the BPF programs: out of memory");
-	s->counts_fd[0] = s->counts_fd[1] = -1;
 	s->hz = o->hz;
-	s->capacity = o->counts ? o->counts : default_capacity(o->hz);
+	capacity = o->counts ? o->counts : default_capacity(o->hz);
 	libbpf_set_print(libbpf_log);
 	ncpus = libbpf_num_possible_cpus();
 	if (ncpus <= 0 || ncpus > CPUS_MAX) {
@@ -141,12 +193,11 @@ int sampler_new(const struct sampler_options *o, struct sampler **ret)
 	}
 	s->nlinks = (u32)ncpus;
 	s->links = calloc(s->nlinks, sizeof(*s->links));
-	s->skel = sample_bpf__open();
-	if (!s->links || !s->skel) {
+	if (!s->links) {
 		log_err(err, "cannot load the BPF programs: out of memory");
 		goto fail;
 	}
-	err = load(s, o);
+	err = load_best(s, o);
 	if (err) {
 		log_err(err,
 			"cannot load the BPF programs: %s; `ebpfprofiler doctor` names what is missing, "
@@ -154,9 +205,9 @@ int sampler_new(const struct sampler_options *o, struct sampler **ret)
 			strerror(-err));
 		goto fail;
 	}
-	err = make_counts(s);
+	err = counts_init(&s->counts, bpf_map__fd(s->skel->maps.counts), capacity);
 	if (err) {
-		log_err(err, "cannot make the map of counts (%u entries): %s", s->capacity,
+		log_err(err, "cannot make the map of counts (%u entries): %s", capacity,
 			strerror(-err));
 		goto fail;
 	}
@@ -183,8 +234,7 @@ void sampler_free(struct sampler *s)
 		return;
 	sampler_stop(s);
 	ring_buffer__free(s->ring);
-	closep(&s->counts_fd[0]);
-	closep(&s->counts_fd[1]);
+	counts_fini(&s->counts);
 	sample_bpf__destroy(s->skel);
 	while (s->nslabs)
 		munmap(s->slabs[--s->nslabs], SLAB_BYTES);
@@ -202,12 +252,12 @@ int sampler_add_pid(struct sampler *s, u32 pid)
 
 static int open_event(u32 cpu, bool hardware, u32 hz)
 {
-	struct perf_event_attr attr = {
-		.size = sizeof(attr),
-		.exclude_idle = 1,
-		.disabled = 0,
-	};
+	struct perf_event_attr attr = { .size = sizeof(attr) };
 
+	/*
+	 * Counters do not know what is idle, and arm64's driver says so: it refuses exclude_idle
+	 * (drivers/perf/arm_pmuv3.c). The program drops what they catch there.
+	 */
 	if (hardware) {
 		attr.type = PERF_TYPE_HARDWARE;
 		attr.config = PERF_COUNT_HW_CPU_CYCLES;
@@ -216,6 +266,7 @@ static int open_event(u32 cpu, bool hardware, u32 hz)
 	} else {
 		attr.type = PERF_TYPE_SOFTWARE;
 		attr.config = PERF_COUNT_SW_CPU_CLOCK;
+		attr.exclude_idle = 1;
 		attr.sample_period = NSEC_PER_SEC / hz;
 	}
 	return (int)syscall(SYS_perf_event_open, &attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
@@ -238,15 +289,11 @@ int sampler_start(struct sampler *s)
 {
 	struct cpu_set_bits set;
 	u32 cpu, opened = 0;
-	int err = cpus_online(&set), probe;
+	int err = cpus_online(&set);
 
 	if (err)
 		return log_err(err, "cannot read which CPUs are online: %s", strerror(-err));
-	for (cpu = 0; cpu < s->nlinks && !set.online[cpu]; cpu++)
-		;
-	probe = open_event(cpu, true, s->hz);
-	s->hardware = probe >= 0;
-	closep(&probe);
+	s->hardware = !features_host()->cycles_error;
 	for (cpu = 0; cpu < s->nlinks; cpu++) {
 		if (!set.online[cpu])
 			continue;
@@ -338,66 +385,21 @@ int sampler_read_stacks(struct sampler *s, sampler_stack_fn *fn, void *arg)
 
 u64 sampler_epoch(const struct sampler *s)
 {
-	return s->skel->bss->epoch;
+	return s->skel->data_shared->epoch;
 }
 
 int sampler_flip(struct sampler *s)
 {
-	u64 next = s->skel->bss->epoch + 1;
-	u32 slot = next & 1;
+	u64 next = s->skel->data_shared->epoch + 1;
 
-	__atomic_store_n(&s->skel->bss->epoch, next, __ATOMIC_SEQ_CST);
-	/* Changes nothing, but returns only after all programs that may have read the old epoch. */
-	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.counts), &slot, &s->counts_fd[slot], 0))
-		return -errno;
-	return 0;
+	__atomic_store_n(&s->skel->data_shared->epoch, next, __ATOMIC_SEQ_CST);
+	/* Returns only after all programs that may have read the old epoch. */
+	return counts_wait(&s->counts, next);
 }
 
-int sampler_read_counts(struct sampler *s, sampler_count_fn *fn, void *arg)
+int sampler_read_counts(struct sampler *s, counts_fn *fn, void *arg)
 {
-	enum { BATCH = 1024 };
-	_cleanup_free_ struct stack_key *keys = malloc(BATCH * sizeof(*keys));
-	_cleanup_free_ struct stack_count *values = malloc(BATCH * sizeof(*values));
-	int fd = s->counts_fd[(sampler_epoch(s) + 1) & 1], err;
-	u32 out = 0, in, n, i, total = 0, want = BATCH;
-	bool first = true;
-
-	if (!keys || !values)
-		return -ENOMEM;
-	/* Ends: each round removes what it returns; never more rounds than entries. */
-	while (total <= s->capacity) {
-		n = want;
-		in = out;
-		err = bpf_map_lookup_and_delete_batch(fd, first ? NULL : &in, &out, keys, values,
-						      &n, NULL)
-			      ? -errno
-			      : 0;
-		if (err == -ENOSPC && want < (1u << 20)) {
-			/* One bucket holds more than fits: a larger buffer. */
-			struct stack_key *k = reallocarray(keys, want * 2, sizeof(*keys));
-			struct stack_count *v;
-
-			if (!k)
-				return -ENOMEM;
-			keys = k;
-			v = reallocarray(values, want * 2, sizeof(*values));
-			if (!v)
-				return -ENOMEM;
-			values = v;
-			want *= 2;
-			out = in;
-			continue;
-		}
-		if (err && err != -ENOENT)
-			return err;
-		for (i = 0; i < n; i++)
-			fn(arg, &keys[i], &values[i]);
-		total += n;
-		if (err == -ENOENT)
-			return 0;
-		first = false;
-	}
-	return 0;
+	return counts_take(&s->counts, sampler_epoch(s) + 1, fn, arg);
 }
 
 void *sampler_grow(void *sampler, u32 slab)
@@ -441,15 +443,42 @@ void sampler_unpublish(void *sampler, u32 tgid)
 void sampler_sync(void *sampler)
 {
 	struct sampler *s = sampler;
-	u32 slot = s->skel->bss->epoch & 1;
 
-	/* As in sampler_flip(): writing a map-in-map slot waits for all running programs. */
-	bpf_map_update_elem(bpf_map__fd(s->skel->maps.counts), &slot, &s->counts_fd[slot], 0);
+	counts_wait(&s->counts, sampler_epoch(s));
 }
 
 u32 sampler_capacity(const struct sampler *s)
 {
-	return s->capacity;
+	return s->counts.capacity;
+}
+
+int sampler_arm(void *sampler, u32 tgid, const struct recipe_entry *entry)
+{
+	struct sampler *s = sampler;
+
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.recipes), &tgid, entry, 0) ? -errno
+											: 0;
+}
+
+void sampler_disarm(void *sampler, u32 tgid)
+{
+	struct sampler *s = sampler;
+
+	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.recipes), &tgid);
+}
+
+int sampler_heads_fd(const struct sampler *s)
+{
+	return bpf_map__fd(s->skel->maps.heads);
+}
+
+int sampler_head(void *sampler, u32 tid, u64 head)
+{
+	int fd = sampler_heads_fd(sampler);
+
+	if (!head)
+		return bpf_map_delete_elem(fd, &tid) && errno != ENOENT ? -errno : 0;
+	return bpf_map_update_elem(fd, &tid, &head, 0) ? -errno : 0;
 }
 
 u64 sampler_stat(const struct sampler *s, enum bpf_stat stat)
@@ -486,6 +515,32 @@ int sampler_run_time(const struct sampler *s, u64 *ret_ns, u64 *ret_count)
 	return 0;
 }
 
+bool program_time(int fd, struct program_time *ret)
+{
+	struct bpf_prog_info info;
+	u32 len = sizeof(info);
+
+	memset(&info, 0, sizeof(info));
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		return false;
+	memcpy(ret->name, info.name, sizeof(ret->name));
+	ret->name[sizeof(ret->name) - 1] = '\0';
+	ret->ns = info.run_time_ns;
+	ret->runs = info.run_cnt;
+	return true;
+}
+
+u32 sampler_programs(const struct sampler *s, struct program_time *ret, u32 max)
+{
+	struct bpf_program *p;
+	u32 n = 0;
+
+	bpf_object__for_each_program(p, s->skel->obj) if (n < max && bpf_program__fd(p) >= 0 &&
+							  program_time(bpf_program__fd(p), &ret[n]))
+		n++;
+	return n;
+}
+
 int sampler_enable_run_time(void)
 {
 	int fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
@@ -500,26 +555,37 @@ u32 sampler_verified(const struct sampler *s)
 	return prog_info(s, &info) ? 0 : info.verified_insns;
 }
 
-/* "memlock:" of a map's fdinfo: what the kernel charges for it. */
-static u64 map_bytes(int fd)
-{
-	_cleanup_free_ char *text = NULL;
-	char path[64];
-	const char *line;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	if (read_file(path, 4096, &text, NULL))
-		return 0;
-	line = strstr(text, "memlock:");
-	return line ? strtoull(line + 8, NULL, 10) : 0;
-}
-
 u64 sampler_map_bytes(const struct sampler *s)
 {
-	u64 sum = map_bytes(s->counts_fd[0]) + map_bytes(s->counts_fd[1]) +
-		  (u64)s->nslabs * SLAB_BYTES;
+	u64 sum = counts_bytes(&s->counts) + (u64)s->nslabs * SLAB_BYTES;
 	struct bpf_map *map;
 
-	bpf_object__for_each_map(map, s->skel->obj) sum += map_bytes(bpf_map__fd(map));
+	bpf_object__for_each_map(map, s->skel->obj) sum += fd_memlock(bpf_map__fd(map));
 	return sum;
+}
+
+int sampler_map(const struct sampler *s, const char *name)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(s->skel->obj, name);
+
+	return map ? bpf_map__fd(map) : -ENOENT;
+}
+
+const u8 *sampler_slab(const void *sampler, u32 slab)
+{
+	const struct sampler *s = sampler;
+
+	return slab < s->nslabs ? s->slabs[slab] : NULL;
+}
+
+u64 sampler_work_ns(const struct sampler *s)
+{
+	return pending_work_ns(sampler_stat(s, BPF_STAT_WORK_NS),
+			       sampler_stat(s, BPF_STAT_WORK_TIMED),
+			       sampler_stat(s, BPF_STAT_WORK_RUNS));
+}
+
+u64 sampler_pending(const struct sampler *s)
+{
+	return pending_left(&s->pool, sampler_map(s, "pending"));
 }

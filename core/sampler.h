@@ -8,6 +8,7 @@
 
 #include "util.h"
 #include "bpf/abi.h"
+#include "counts.h"
 
 struct sampler;
 
@@ -51,9 +52,7 @@ u64 sampler_epoch(const struct sampler *s);
  * one any more. Then read the stacks, then the counts of the old epoch with sampler_read_counts().
  */
 int sampler_flip(struct sampler *s);
-typedef void sampler_count_fn(void *arg, const struct stack_key *key,
-			      const struct stack_count *count);
-int sampler_read_counts(struct sampler *s, sampler_count_fn *fn, void *arg);
+int sampler_read_counts(struct sampler *s, counts_fn *fn, void *arg);
 
 /*
  * Unwind tables, as struct tables_kernel wants them; the first argument is the sampler. A slab is
@@ -64,15 +63,46 @@ int sampler_publish(void *sampler, u32 tgid, const struct proc_entry *entry);
 void sampler_unpublish(void *sampler, u32 tgid);
 void sampler_sync(void *sampler);
 
+/*
+ * Recipes, as struct runtimes_kernel wants them; the first argument is the sampler. From then on
+ * each sample of the image carries its thread's list. head: RECIPE_TID; 0 removes it.
+ */
+int sampler_arm(void *sampler, u32 tgid, const struct recipe_entry *entry);
+void sampler_disarm(void *sampler, u32 tgid);
+int sampler_head(void *sampler, u32 tid, u64 head);
+/* The map of heads, for threads_new(); borrowed. */
+int sampler_heads_fd(const struct sampler *s);
+
 /* Distinct stacks that one epoch can hold. */
 u32 sampler_capacity(const struct sampler *s);
 /* Sum of a program counter over all CPUs. */
 u64 sampler_stat(const struct sampler *s, enum bpf_stat stat);
 /* Nanoseconds that the sampling program ran and how often; zeros without kernel statistics. */
 int sampler_run_time(const struct sampler *s, u64 *ret_ns, u64 *ret_count);
+/* The same of each loaded program, by name. Returns how many, at most max. */
+struct program_time {
+	char name[16]; /* as bpftool shows it */
+	u64 ns, runs;
+};
+u32 sampler_programs(const struct sampler *s, struct program_time *ret, u32 max);
+/* Of one program; false when the kernel does not tell. */
+bool program_time(int fd, struct program_time *ret);
 /* Asks the kernel for run-time statistics while the descriptor is open. Owned; -errno. */
 int sampler_enable_run_time(void);
 /* Instructions the verifier walked for the sampling program; 0 when the kernel does not tell. */
 u32 sampler_verified(const struct sampler *s);
 /* Bytes that the kernel holds for the maps. */
 u64 sampler_map_bytes(const struct sampler *s);
+
+/* For offcpu.c, whose object shares maps: the descriptor of one by name, borrowed; -ENOENT. */
+int sampler_map(const struct sampler *s, const char *name);
+/* The memory of a slab; NULL: there is none. The first argument is the sampler. */
+const u8 *sampler_slab(const void *sampler, u32 slab);
+/* What all objects have to know of the machine. */
+u64 sampler_address_mask(void); /* bits of a return address that count */
+u64 sampler_thread_size(void);  /* of a kernel stack, where the kernel does not tell */
+u64 sampler_ring_wake(const struct sampler *s); /* waiting bytes that wake us */
+/* Nanoseconds that threads spent on stacks of theirs that a missing page had cut. */
+u64 sampler_work_ns(const struct sampler *s);
+/* Samples whose stacks their threads are still to take; they are in no count yet. */
+u64 sampler_pending(const struct sampler *s);

@@ -7,16 +7,21 @@
 
 #include "util.h"
 #include "bpf/abi.h"
+#include "unwinders/unwinder.h"
 
 struct kallsyms;
 struct module;
+struct process;
 struct processes;
+struct runtimes;
 struct tables;
+struct unwinder;
 
 /* What a profile measures, always in nanoseconds. Compared by address. */
 struct sample_type {
 	const char *name; /* "cpu"; no '-' in it */
 	bool counted; /* the number of waits is a value of its own, and one nanosecond the period */
+	bool looked;  /* time between looks, of any length: no multiple of a period */
 };
 
 extern const struct sample_type sample_cpu, sample_offcpu, sample_lock;
@@ -40,7 +45,23 @@ struct frame {
 	u32 line;              /* FRAME_RUNTIME; 0: unknown */
 };
 
-#define SAMPLE_LABELS_MAX 6
+/* What became of the interpreter's own stack, if the thread has one. */
+#define SAMPLE_LIST_LIST(X)                             \
+	X(NONE, "no runtime")                           \
+	X(MERGED, "merged with the native stack")       \
+	X(CUT, "merged, but cut")                       \
+	X(APART, "kept apart from the native stack")    \
+	X(IDLE, "no frame of the runtime on the stack") \
+	X(REFUSED, "refused, native stack only")
+
+enum sample_list {
+#define X(name, text) SAMPLE_LIST_##name,
+	SAMPLE_LIST_LIST(X)
+#undef X
+		SAMPLE_LIST_MAX,
+};
+
+#define SAMPLE_LABELS_MAX 8
 
 struct sample_label {
 	const char *key; /* static */
@@ -59,18 +80,24 @@ struct sample {
 	u32 nlabels;
 	u32 pid;
 	enum stack_end end;
+	enum sample_list list;
 	const struct frame *frames; /* leaf first, kernel before user */
 	u32 nframes;
 };
 
 struct stack_joiner;
 
-/*
- * The books are borrowed for the joiner's life; tables may be NULL (nobody unwinds by tables), and
- * kallsyms (kernel frames unnamed).
- */
-struct stack_joiner *stack_joiner_new(struct processes *procs, struct tables *tables,
-				      const struct kallsyms *kallsyms, bool with_cmdline);
+struct stack_options {
+	struct tables *tables;           /* NULL: nobody unwinds by tables */
+	struct runtimes *runtimes;       /* NULL: interpreters stay native */
+	const struct kallsyms *kallsyms; /* NULL: kernel frames unnamed */
+	bool with_cmdline;
+	bool internals;   /* the interpreters' own loop frames are shown, too */
+	bool wait_tables; /* tables are wanted for waits, too */
+};
+
+/* The books are borrowed for the joiner's life. */
+struct stack_joiner *stack_joiner_new(struct processes *procs, const struct stack_options *o);
 void stack_joiner_free(struct stack_joiner *j);
 /*
  * Joins one event. The sample's pointers live until the next call. Return addresses outside
@@ -81,5 +108,25 @@ void stack_joiner_free(struct stack_joiner *j);
  */
 int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len, bool last_try,
 	       struct sample *ret);
+/*
+ * The last joined event as a sample of its runtime's own type: the interpreter's frames alone.
+ * False when it has none. Pointers live as the joined sample's.
+ */
+bool stack_wall(struct stack_joiner *j, struct sample *ret);
+/*
+ * The last joined event as a sample of type lock, when it waited for a futex and the program was
+ * asked to say which. Otherwise false. Pointers live as the joined sample's.
+ */
+bool stack_lock(struct stack_joiner *j, struct sample *ret);
+/*
+ * A list that was taken otherwise, of a thread that waits, as such a sample: text and frames live
+ * until the next call. state: for the label thread.state, static. UNWIND_OK, or why there is none.
+ */
+enum verdict stack_join_list(struct stack_joiner *j, struct process *p, u32 gen,
+			     const struct list *l, const char comm[COMM_LEN], const char *state,
+			     struct sample *ret);
+/* The type of a runtime's samples; static. */
+const struct sample_type *stack_runtime_type(const struct unwinder *u);
 /* What an end means, for people; static. */
 const char *stack_end_text(enum stack_end end);
+const char *sample_list_text(enum sample_list list);

@@ -148,7 +148,7 @@ static int open_parent(const char *path, const char **ret_name)
 	return fd;
 }
 
-int write_file_atomic(const char *path, const void *data, size_t len, int mode)
+static int write_file(const char *path, const void *data, size_t len, int mode, bool sync)
 {
 	_cleanup_close_ int dir_fd = -1;
 	char temp[TEMP_NAME];
@@ -161,7 +161,7 @@ int write_file_atomic(const char *path, const void *data, size_t len, int mode)
 	r = may_replace(dir_fd, name);
 	if (r)
 		return r;
-	r = write_temp(dir_fd, data, len, mode, true, temp);
+	r = write_temp(dir_fd, data, len, mode, sync, temp);
 	if (r)
 		return r;
 	if (renameat(dir_fd, temp, dir_fd, name)) {
@@ -170,8 +170,19 @@ int write_file_atomic(const char *path, const void *data, size_t len, int mode)
 		return r;
 	}
 	/* Without it a power cut may undo the rename; the file is whole either way. */
-	fsync(dir_fd);
+	if (sync)
+		fsync(dir_fd);
 	return 0;
+}
+
+int write_file_atomic(const char *path, const void *data, size_t len, int mode)
+{
+	return write_file(path, data, len, mode, true);
+}
+
+int write_file_unsynced(const char *path, const void *data, size_t len, int mode)
+{
+	return write_file(path, data, len, mode, false);
 }
 
 /* --- directory -------------------------------------------------------------------------------- */

@@ -42,3 +42,5 @@ int store_open_dir(const char *path, int *ret);
  * directory -EISDIR, anything else -EEXIST. Returns 0 or -errno.
  */
 int write_file_atomic(const char *path, const void *data, size_t len, int mode);
+/* The same without fsync: whole for every reader, but not after a power cut. Waits for no disk. */
+int write_file_unsynced(const char *path, const void *data, size_t len, int mode);

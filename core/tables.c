@@ -221,7 +221,7 @@ void tables_free(struct tables *t)
 {
 	if (!t)
 		return;
-	processes_on_drop(t->procs, NULL, NULL);
+	processes_off_drop(t->procs, t);
 	while (t->npubs)
 		pub_drop(t, t->pubs[t->npubs - 1]);
 	while (t->nunits)

@@ -167,3 +167,16 @@ int write_all(int fd, const u8 *data, size_t len)
 	}
 	return 0;
 }
+
+u64 fd_memlock(int fd)
+{
+	_cleanup_free_ char *text = NULL;
+	char path[64];
+	const char *line;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	if (read_file(path, 4096, &text, NULL))
+		return 0;
+	line = strstr(text, "memlock:");
+	return line ? strtoull(line + 8, NULL, 10) : 0;
+}

@@ -97,3 +97,5 @@ size_t utf8_clean(char *dst, size_t dst_size, const char *src, size_t len);
 int read_file(const char *path, size_t max, char **ret, size_t *ret_len);
 /* All of data, over short writes and EINTR. Returns 0 or -errno; -EIO when a write makes no way. */
 int write_all(int fd, const u8 *data, size_t len);
+/* Bytes that the kernel charges for a BPF map ("memlock:" of its fdinfo); 0 when it does not tell. */
+u64 fd_memlock(int fd);

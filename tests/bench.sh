@@ -1,8 +1,10 @@
 #!/bin/sh
 # What it costs, in one run on one machine: sampling beside `perf record -g`, unwind tables, walks
-# of known depth beside frame pointers and `perf record --call-graph dwarf`. Needs root.
-# BENCH=sampling|tables|walk runs one part; SECONDS_EACH sets the length of each measurement.
-: "${B:=build}" "${BENCH:=sampling tables walk}" "${SECONDS_EACH:=10}"
+# of known depth beside frame pointers and `perf record --call-graph dwarf`; and what each of several
+# profilers costs fixed work on the host (bench_cost.py). Needs root.
+# BENCH=sampling|tables|walk|cost runs one part; SECONDS_EACH sets the length of each measurement,
+# BLOCKS the number of measurements of the last part (about 50 s a block and kind of work).
+: "${B:=build}" "${BENCH:=sampling tables walk cost}" "${SECONDS_EACH:=10}"
 tmp=$(mktemp -d)
 loads= stats=$(cat /proc/sys/kernel/bpf_stats_enabled)
 trap 'kill $loads 2>/dev/null; echo $stats >/proc/sys/kernel/bpf_stats_enabled; rm -rf "$tmp"' EXIT
@@ -106,6 +108,16 @@ bench_walk() {
         echo "$c0 $c1 $((secs - 4)) $n $(stat -c %s "$tmp/perf.data") $post" | awk -v d=$dump '{ printf "%-34s %14.2f %16.2f %14.1f\n", "perf --call-graph dwarf," d, ($2 - $1) / $3 * 1000, ($6 + $7) / $4 * 1000, $5 / $4 }'
     done
     kill $l
+}
+
+bench_cost() {
+    printf '\n## What profiling costs a host: slowdown of fixed work, paired and randomised\n'
+    gcc -O2 -fomit-frame-pointer -o "$tmp/work" tests/live/work.c
+    gcc -O2 -fomit-frame-pointer -pthread -o "$tmp/pingpong" tests/live/pingpong.c
+    # The statistics of BPF programs would be a part of what is measured.
+    echo "$stats" >/proc/sys/kernel/bpf_stats_enabled
+    python3 tests/bench_cost.py "$tmp"
+    echo 1 >/proc/sys/kernel/bpf_stats_enabled
 }
 
 printf '%s, %s CPUs, Linux %s, load %s\n' "$(sed -n 's/model name.*: //p' /proc/cpuinfo | head -1)" "$(nproc)" \

@@ -11,10 +11,10 @@ else
 fi
 
 # Shelves, never upward. A file that is in none is an error: say where it belongs.
-base="util log stat htab cpus arena strtab"
-books="task_event module elfsym kallsyms process cfi table tablefile slabs tables"
-line="sampler sideband stack fold names pprof store spool upload line"
-edge="main cmd cmd_run cmd_record cmd_tables agent report guard config preflight"
+base="util log stat htab cpus arena strtab reader demangle"
+books="features task_event perfmap module elfsym kallsyms process cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
+line="sampler sideband stack fold names pprof store spool upload line merge walker threads counts pending offcpu hostwalk openwaits"
+edge="main cmd cmd_doctor cost cmd_run cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture"
 level() {
     case " $base " in *" $1 "*) echo 1; return ;; esac
     case " $books " in *" $1 "*) echo 2; return ;; esac
@@ -30,15 +30,20 @@ for f in core/*.[ch]; do
         case $inc in
         bpf/abi.h | version.h) continue ;;
         profile.pb-c.h) [ "$name" = pprof ] || say "$f: only pprof.c knows the schema"; continue ;;
-        sample.skel.h) [ "$name" = sampler ] || say "$f: only sampler.c includes the skeleton"; continue ;;
+        sample*.skel.h) [ "$name" = sampler ] || say "$f: only sampler.c includes the skeleton"; continue ;;
+        offcpu*.skel.h) [ "$name" = offcpu ] || say "$f: only offcpu.c includes its skeleton"; continue ;;
+        bpf/unwind.h) [ "$name" = hostwalk ] || say "$f: only hostwalk.c walks stacks"; continue ;;
+        threads.skel.h) [ "$name" = threads ] || say "$f: only threads.c includes its skeleton"; continue ;;
         unwinders/unwinder.h) continue ;;
+        bpf/recipe.h) [ "$name" = listwalk ] || say "$f: only listwalk.c walks lists"; continue ;;
         bpf/* | unwinders/*) say "$f includes $inc: core sees bpf/abi.h and unwinders/unwinder.h only"; continue ;;
         esac
         theirs=$(level "${inc%.h}")
         [ "$theirs" -gt 0 ] || say "$f includes unknown $inc"
         [ "$theirs" -le "$mine" ] || say "$f (shelf $mine) includes $inc (shelf $theirs)"
     done
-    [ "$name" = sampler ] || ! grep -qE '^#include <bpf/' "$f" || say "$f: only sampler.c includes libbpf"
+    case $name in sampler | features | threads | counts | pending | offcpu) continue ;; esac
+    ! grep -qE '^#include <bpf/' "$f" || say "$f: only sampler.c and features.c include libbpf"
 done
 for f in bpf/*.[ch]; do
     for inc in $(sed -n 's/^#include "\(.*\)"$/\1/p' "$f"); do

@@ -78,6 +78,26 @@ reads_it() {
     run "$@" -top "$out/merged.pb.gz"
     check "${tool}_merges_two_profiles" has 'Total samples = 842.*ms|Total samples = 0\.84s'
 }
+
+# Waits by themselves, and beside samples on CPU in one file.
+"$T" --write-waits "$out/waits.pb.gz" "$out/both.pb.gz" || failed=1
+reads_waits() {
+    tool=$1
+    shift
+    run "$@" -raw "$out/waits.pb.gz"
+    check "${tool}_raw_shows_both_values_of_waits" has '^waits/count offcpu/nanoseconds\[dflt\]'
+    check "${tool}_raw_shows_what_was_waited_for" has 'thread.state:\[S\] wait:\[futex\]'
+    run "$@" -top "$out/waits.pb.gz"
+    check "${tool}_top_shows_waits_in_seconds" has 'Total samples = 7s'
+    run "$@" -sample_index=waits -top "$out/waits.pb.gz"
+    check "${tool}_top_counts_waits" has 'Total samples = 2'
+    run "$@" -top "$out/both.pb.gz"
+    check "${tool}_top_of_both_shows_the_first_type" has 'Total samples = 157.89ms'
+    run "$@" -sample_index=offcpu -top "$out/both.pb.gz"
+    check "${tool}_top_of_both_shows_the_other_on_demand" has 'Total samples = 7s'
+}
+if [ -n "$go" ]; then reads_waits go_tool_pprof $go; fi
+if [ -n "$pprof" ]; then reads_waits pprof "$pprof"; fi
 if [ -n "$go" ]; then reads_it go_tool_pprof $go; else skip go_tool_pprof "no go tool pprof"; fi
 if [ -n "$pprof" ]; then
     reads_it pprof "$pprof"
@@ -91,6 +111,11 @@ if command -v protoc >/dev/null; then
     cp "$out/log" "$out/own.txt"
     check protoc_decodes_with_our_schema has '^string_table: "cpu"'
     check protoc_knows_every_field lacks '^ *[0-9]+[:{ ]'
+    for f in waits both; do
+        gunzip -c "$out/$f.pb.gz" >"$out/$f.pb"
+        run protoc --proto_path="$here/../core" --decode=pprof.Profile profile.proto <"$out/$f.pb"
+        check "protoc_knows_every_field_of_$f" lacks '^ *[0-9]+[:{ ]'
+    done
     if [ -d "$public" ]; then
         run protoc --proto_path="$public" --decode=perftools.profiles.Profile profile.proto \
             <"$out/all.pb"
@@ -113,6 +138,11 @@ if command -v npm >/dev/null && { [ -d "$node/node_modules/pprof-format" ] ||
     check pprof_format_reads_the_type has '^type cpu nanoseconds$'
     check pprof_format_reads_the_period has '^period cpu nanoseconds 52631578$'
     check pprof_format_reads_the_stack has '^sample 263157890 ksys_read;ext4_read;\?;named_in_lib;'
+    cp "$out/log" "$out/node.log"
+    run node "$src/decode.js" "$(cd "$node" && pwd)" "$out/both.pb.gz"
+    check pprof_format_reads_all_types has '^types cpu/nanoseconds waits/count offcpu/nanoseconds default cpu$'
+    check pprof_format_reads_all_values has '^sample 0,2,7000000123 futex_wait;lock_it .*wait=futex'
+    cp "$out/node.log" "$out/log"
     check pprof_format_reads_the_labels has 'container=c0ffee .*thread.name=worker pid=4243'
 else
     skip pprof_format "npm could not fetch it"

@@ -121,6 +121,15 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_true(c.dwarf_unwind);
 	assert_int_equal(c.table_memory_mb, 64);
 	assert_true(c.cpu_budget == 1.0);
+	assert_true(c.offcpu);
+	assert_true(c.offcpu_min_ms == 1.0);
+	assert_false(c.offcpu_dwarf);
+	assert_false(c.lock);
+	assert_true(c.python_stacks);
+	assert_string_equal(c.runtime_stacks, "");
+	assert_int_equal(c.runtime_hz, 19);
+	assert_false(c.runtime_internals);
+	assert_int_equal(c.nruntimes, 0);
 	assert_true(c.strip_process_args);
 	assert_false(c.plain_pid);
 	assert_string_equal(c.upload_url, "");
@@ -143,6 +152,9 @@ static void every_key_reaches_its_member(void **state)
 	good(&c, "[ebpf_profiler]\nenabled = true\nsample_hz = 97\nupload_interval_s = 10\n"
 		 "kernel_frames = false\nmax_frames = 128\ncpu_budget = 2.5\n"
 		 "strip_process_args = false\nplain_pid = true\n"
+		 "offcpu = false\noffcpu_min_ms = 0.25\noffcpu_dwarf = true\nlock = true\n"
+		 "python_stacks = false\nruntime_stacks = one, two\nruntime_hz = 5\n"
+		 "runtime_internals = true\n"
 		 "[upload]\nurl = https://example.org:8443/in\ntoken_file = /etc/t\n"
 		 "ca_file = /etc/ca.pem\nproxy = http://p:3128\nsymbolize = host\nspool_mb = 7\n"
 		 "[store]\npath = /srv/p\nmax_mb = 9\n[labels]\ncluster = east-1\nteam = a b\n");
@@ -153,6 +165,14 @@ static void every_key_reaches_its_member(void **state)
 	assert_false(c.kernel_frames);
 	assert_int_equal(c.max_frames, 128);
 	assert_true(c.cpu_budget == 2.5);
+	assert_false(c.offcpu);
+	assert_true(c.offcpu_min_ms == 0.25);
+	assert_true(c.offcpu_dwarf);
+	assert_true(c.lock);
+	assert_false(c.python_stacks);
+	assert_string_equal(c.runtime_stacks, "one, two");
+	assert_int_equal(c.runtime_hz, 5);
+	assert_true(c.runtime_internals);
 	assert_false(c.strip_process_args);
 	assert_true(c.plain_pid);
 	assert_string_equal(c.upload_url, "https://example.org:8443/in");
@@ -169,13 +189,19 @@ static void every_key_reaches_its_member(void **state)
 	config_fini(&c);
 }
 
+static bool of_runtime(const struct config_key *k)
+{
+	return !strcmp(k->section, "runtime.NAME");
+}
+
 static int try_value(const struct config_key *k, const char *value)
 {
 	char text[256], err[ERR_SIZE];
 	struct config c;
 	int rc;
 
-	snprintf(text, sizeof(text), "[%s]\n%s = %s\n", k->section, k->key, value);
+	snprintf(text, sizeof(text), "[%s]\n%s = %s\n", of_runtime(k) ? "runtime.name" : k->section,
+		 k->key, value);
 	rc = parse_len(&c, text, strlen(text), err);
 	config_fini(&c);
 	return rc;
@@ -210,8 +236,11 @@ static void number_ranges_hold_at_both_edges(void **state)
 		snprintf(value, sizeof(value), "%.10g", hi + step);
 		assert_int_equal(try_value(k, value), -EINVAL);
 	}
-	/* sample_hz, upload_interval_s, max_frames, table_memory_mb, cpu_budget, spool_mb, max_mb */
-	assert_int_equal(n, 7);
+	/*
+	 * sample_hz, upload_interval_s, max_frames, table_memory_mb, cpu_budget, offcpu_min_ms,
+	 * runtime_hz, spool_mb, max_mb, hz of a runtime
+	 */
+	assert_int_equal(n, 10);
 }
 
 static void numbers_are_plain_digits(void **state)
@@ -258,6 +287,99 @@ static void upload_url_is_http_or_https_or_empty(void **state)
 		assert_int_equal(try_value(&url, right[i]), 0);
 	for (i = 0; i < ARRAY_SIZE(wrong); i++)
 		assert_int_equal(try_value(&url, wrong[i]), -EINVAL);
+}
+
+static void runtime_stacks_are_names_separated_by_commas_or_blanks(void **state)
+{
+	static const char *const right[] = { "", "a", "a,b", "a, b", "a b", "x_1", ",a,,b," };
+	static const char *const wrong[] = { "A",
+					     "a;b",
+					     "a-b",
+					     "a/b",
+					     "\xc3\xbc",
+					     "abcdefghijklmnopqrstuvwxyz_01234" /* 32 bytes */ };
+	struct config_key key = { .section = "ebpf_profiler", .key = "runtime_stacks" };
+	char many[CONFIG_MAX_LINE] = "";
+	struct config c;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(right); i++)
+		assert_int_equal(try_value(&key, right[i]), 0);
+	for (i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_int_equal(try_value(&key, wrong[i]), -EINVAL);
+	for (i = 0; i < CONFIG_MAX_RUNTIMES; i++)
+		strcat(many, "a ");
+	assert_int_equal(try_value(&key, many), 0);
+	strcat(many, "a");
+	assert_int_equal(try_value(&key, many), -EINVAL);
+	good(&c, "[ebpf_profiler]\nruntime_stacks = one,  two,three_legacy\n");
+	assert_true(config_runtime_enabled(&c, "x", "one"));
+	assert_true(config_runtime_enabled(&c, "x", "two"));
+	assert_true(config_runtime_enabled(&c, "x", "three_legacy"));
+	assert_false(config_runtime_enabled(&c, "x", "three"));
+	assert_false(config_runtime_enabled(&c, "x", "tw"));
+	assert_false(config_runtime_enabled(&c, "x", ""));
+	config_fini(&c);
+}
+
+static void runtime_without_a_section_has_defaults(void **state)
+{
+	struct config_runtime r;
+	struct config c;
+
+	(void)state;
+	good(&c, "[ebpf_profiler]\nruntime_hz = 7\n");
+	r = config_runtime(&c, "one");
+	assert_string_equal(r.name, "one");
+	assert_int_equal(r.hz, 7);
+	assert_string_equal(r.layout, "");
+	assert_false(r.labels);
+	config_fini(&c);
+}
+
+static void each_runtime_section_is_its_own(void **state)
+{
+	struct config_runtime r;
+	struct config c;
+
+	(void)state;
+	good(&c, "[runtime.one]\nenabled = false\nhz = 3\nlayout = /l/one\n"
+		 "[runtime.two]\nlayout = /l/two\nlabels = true\n"
+		 "[ebpf_profiler]\nruntime_hz = 50\n[runtime.three]\n");
+	assert_int_equal(c.nruntimes, 3);
+	r = config_runtime(&c, "one");
+	assert_int_equal(r.hz, 3);
+	assert_string_equal(r.layout, "/l/one");
+	assert_false(r.labels);
+	r = config_runtime(&c, "two");
+	assert_int_equal(r.hz, 50);
+	assert_string_equal(r.layout, "/l/two");
+	assert_true(r.labels);
+	r = config_runtime(&c, "three");
+	assert_int_equal(r.hz, 50);
+	config_fini(&c);
+}
+
+/* The runtime's own section, then python_stacks or the list. */
+static void runtime_is_enabled_by_its_section_else_by_its_word(void **state)
+{
+	struct config c;
+
+	(void)state;
+	good(&c, "");
+	assert_true(config_runtime_enabled(&c, "one", "python"));
+	assert_false(config_runtime_enabled(&c, "one", "one"));
+	config_fini(&c);
+	good(&c, "[ebpf_profiler]\npython_stacks = false\nruntime_stacks = one two\n"
+		 "[runtime.one]\nenabled = false\n[runtime.three]\nenabled = true\n"
+		 "[runtime.two]\nenabled =\n");
+	assert_false(config_runtime_enabled(&c, "zero", "python"));
+	assert_false(config_runtime_enabled(&c, "one", "one"));
+	assert_true(config_runtime_enabled(&c, "two", "two"));
+	assert_true(config_runtime_enabled(&c, "three", "three"));
+	assert_true(config_runtime_enabled(&c, "three", "python"));
+	config_fini(&c);
 }
 
 /* --- grammar --------------------------------------------------------------------------------- */
@@ -408,6 +530,37 @@ static void error_unknown_section_is_found_even_when_empty(void **state)
 	bad("[]\n", "F:1: []: unknown section");
 }
 
+static void error_runtime_section(void **state)
+{
+	static const char end[] =
+		": expected a name of 1..31 letters a-z, digits and _ after the point";
+	char text[1024] = "", expect[ERR_SIZE];
+	int i;
+
+	(void)state;
+	snprintf(expect, sizeof(expect), "F:1: [runtime.]%s", end);
+	bad("[runtime.]\n", expect);
+	snprintf(expect, sizeof(expect), "F:1: [runtime.NAME]%s", end);
+	bad("[runtime.NAME]\n", expect);
+	/* As long as inih's own buffer for a section. */
+	snprintf(text, sizeof(text), "[runtime.%050d]\n", 0);
+	snprintf(expect, sizeof(expect), "F:1: [runtime.%050d]%s", 0, end);
+	bad(text, expect);
+	bad("[runtime]\n", "F:1: [runtime]: unknown section");
+	bad("[runtime.a]\nhz = 5\n[runtime.b]\nhz = 6\n[runtime.a]\nhz = 7\n",
+	    "F:6: [runtime.a] hz: already set on line 2");
+	bad("[runtime.a]\nhz = 1001\n", "F:2: [runtime.a] hz = 1001: expected number 0..1000");
+	bad("[runtime.a]\nhzz = 1\n", "F:2: [runtime.a] hzz: unknown key, did you mean hz?");
+	bad("[runtime.a]\nmax_mb = 1\n",
+	    "F:2: [runtime.a] max_mb: unknown key here, it belongs to [store]");
+	bad("[store]\nlayout = /x\n",
+	    "F:2: [store] layout: unknown key here, it belongs to [runtime.NAME]");
+	*text = '\0';
+	for (i = 0; i < 33; i++)
+		sprintf(text + strlen(text), "[runtime.r%d]\n", i);
+	bad(text, "F:33: [runtime.r32]: expected at most 32 of these sections");
+}
+
 static void error_broken_section_line(void **state)
 {
 	(void)state;
@@ -498,8 +651,19 @@ static void error_label_name(void **state)
 
 static void error_label_that_the_profiler_sets_itself(void **state)
 {
-	static const char *const own[] = { "host", "container",  "k8s.pod", "process.executable",
-					   "pid",  "thread.name" };
+	static const char *const own[] = {
+		"host",
+		"container",
+		"k8s.pod",
+		"process.executable",
+		"process.command_line",
+		"pid",
+		"thread.name",
+		"thread.state",
+		"wait",
+		"lock.address",
+		"lock.holder",
+	};
 	char text[64], expect[200];
 	size_t i;
 
@@ -728,9 +892,13 @@ static void sample_ini_has_every_key_with_default_and_help(void **state)
 		_cleanup_free_ char *lower = NULL;
 		const char *standard = strcmp(k->key, "enabled") ? k->standard : "true";
 
-		snprintf(want, sizeof(want), "%s. %s%s.\n%s =%s%s\n", k->help, k->expected,
-			 strcmp(k->key, "enabled") ? "" : ", default false", k->key,
-			 *standard ? " " : "", standard);
+		if (of_runtime(k)) /* a section that is only shown */
+			snprintf(want, sizeof(want), "%s. %s.\n# %s =%s%s", k->help, k->expected,
+				 k->key, *k->standard ? " " : "", k->standard);
+		else
+			snprintf(want, sizeof(want), "%s. %s%s.\n%s =%s%s\n", k->help, k->expected,
+				 strcmp(k->key, "enabled") ? "" : ", default false", k->key,
+				 *standard ? " " : "", standard);
 		lower = flatten(want);
 		if (!strstr(flat, lower))
 			fail_msg("the sample lacks: %s", lower);
@@ -770,6 +938,10 @@ int main(void)
 		T(number_ranges_hold_at_both_edges),
 		T(numbers_are_plain_digits),
 		T(upload_url_is_http_or_https_or_empty),
+		T(runtime_stacks_are_names_separated_by_commas_or_blanks),
+		T(runtime_without_a_section_has_defaults),
+		T(each_runtime_section_is_its_own),
+		T(runtime_is_enabled_by_its_section_else_by_its_word),
 		T(comments_stand_alone_or_follow_a_blank),
 		T(byte_order_mark_and_crlf_are_accepted),
 		T(indented_keys_are_keys_of_their_own),
@@ -781,6 +953,7 @@ int main(void)
 		T(error_comment_needs_a_blank_before_it),
 		T(error_unknown_key_hints_at_the_nearest),
 		T(error_unknown_section_is_found_even_when_empty),
+		T(error_runtime_section),
 		T(error_broken_section_line),
 		T(error_duplicate_key_names_the_first_line),
 		T(error_key_before_any_section),

@@ -508,6 +508,110 @@ static void strings_are_valid_utf8_on_one_line(void **state)
 	assert_int_equal(p->n_comment, 2);
 }
 
+/* Two waits of one stack, and, where asked for, a sample on CPU of the same stack. */
+static void add_waits(struct world *t, bool with_cpu)
+{
+	struct frame f[] = { kernel(0xffffffff81000100, "futex_wait", "vmlinux"),
+			     native(t->lib, 0x900) };
+	struct sample s = sample_of(f, ARRAY_SIZE(f));
+	struct fold_ref ref;
+
+	if (with_cpu)
+		count(t->w, &s, 3);
+	s.type = &sample_offcpu;
+	s.labels[s.nlabels++] = (struct sample_label){ "thread.state", "S" };
+	s.labels[s.nlabels++] = (struct sample_label){ "wait", "futex" };
+	assert_int_equal(fold_add(t->w, &s, &ref), 0);
+	fold_count(t->w, ref, 2, 7000000123);
+	name_location(t->w, t->lib, 0x900, "lock_it");
+}
+
+static void waits_have_a_count_and_nanoseconds_and_period_1(void **state)
+{
+	struct world *t = *state;
+
+	add_waits(t, false);
+	PROFILE(p) = encode(t->w, 0, &BARE);
+	assert_int_equal(p->n_sample_type, 2);
+	assert_string_equal(str(p, p->sample_type[0]->type), "waits");
+	assert_string_equal(str(p, p->sample_type[0]->unit), "count");
+	assert_string_equal(str(p, p->sample_type[1]->type), "offcpu");
+	assert_string_equal(str(p, p->sample_type[1]->unit), "nanoseconds");
+	assert_string_equal(str(p, p->default_sample_type), "offcpu");
+	assert_non_null(p->period_type);
+	assert_string_equal(str(p, p->period_type->type), "offcpu");
+	assert_string_equal(str(p, p->period_type->unit), "nanoseconds");
+	assert_int_equal(p->period, 1);
+	assert_int_equal(p->n_sample, 1);
+	assert_int_equal(p->sample[0]->n_value, 2);
+	assert_int_equal(p->sample[0]->value[0], 2);
+	assert_int_equal(p->sample[0]->value[1], 7000000123);
+	assert_string_equal(label_str(p, 0, "thread.state"), "S");
+	assert_string_equal(label_str(p, 0, "wait"), "futex");
+}
+
+static void waits_and_samples_are_told_apart_by_how_they_ended(void **state)
+{
+	struct world *t = *state;
+
+	add_waits(t, true);
+	assert_int_equal(t->w->ends[STACK_END_COMPLETE], 3);
+	assert_int_equal(t->w->wait_ends[STACK_END_COMPLETE], 2);
+}
+
+/* The two profiles of add_waits() in one file, in the order that is given. */
+static Pprof__Profile *encode_both(const struct window *w, u32 first)
+{
+	const struct profile *ps[] = { &w->profiles[first], &w->profiles[!first] };
+	_cleanup_free_ u8 *gz = NULL;
+	size_t len;
+
+	assert_int_equal(w->nprofiles, 2);
+	assert_int_equal(pprof_encode_all(w, ps, 2, &BARE, &gz, &len), 0);
+	return unpack(gz, len);
+}
+
+static void types_in_one_file_keep_their_values_apart(void **state)
+{
+	struct world *t = *state;
+
+	add_waits(t, true);
+	PROFILE(p) = encode_both(t->w, 0);
+	assert_int_equal(p->n_sample_type, 3);
+	assert_string_equal(str(p, p->sample_type[0]->type), "cpu");
+	assert_string_equal(str(p, p->sample_type[1]->type), "waits");
+	assert_string_equal(str(p, p->sample_type[2]->type), "offcpu");
+	assert_string_equal(str(p, p->default_sample_type), "cpu");
+	assert_string_equal(str(p, p->period_type->type), "cpu");
+	assert_int_equal(p->period, PERIOD);
+	assert_int_equal(p->n_sample, 2);
+	assert_int_equal(p->sample[0]->n_value, 3);
+	assert_int_equal(p->sample[0]->value[0], 3 * PERIOD);
+	assert_int_equal(p->sample[0]->value[1], 0);
+	assert_int_equal(p->sample[0]->value[2], 0);
+	assert_int_equal(p->sample[1]->n_value, 3);
+	assert_int_equal(p->sample[1]->value[0], 0);
+	assert_int_equal(p->sample[1]->value[1], 2);
+	assert_int_equal(p->sample[1]->value[2], 7000000123);
+	/* One stack, once in the file. */
+	assert_int_equal(p->n_location, 2);
+	assert_null(label(p, 0, "wait"));
+	assert_string_equal(label_str(p, 1, "wait"), "futex");
+}
+
+static void the_first_type_in_a_file_is_the_default(void **state)
+{
+	struct world *t = *state;
+
+	add_waits(t, true);
+	PROFILE(p) = encode_both(t->w, 1);
+	assert_string_equal(str(p, p->sample_type[0]->type), "waits");
+	assert_string_equal(str(p, p->default_sample_type), "offcpu");
+	assert_string_equal(str(p, p->period_type->type), "offcpu");
+	assert_int_equal(p->period, 1);
+	assert_int_equal(p->sample[1]->value[2], 3 * PERIOD);
+}
+
 static void names_of_sample_types_have_no_dash(void **state)
 {
 	(void)state;
@@ -1109,6 +1213,16 @@ static void folded_lines_are_root_first_with_counts(void **state)
 	assert_string_equal(text, "svc;main;lib.so+0x900;ksys_read_[k] 7\n");
 }
 
+static void folded_waits_are_weighed_in_nanoseconds(void **state)
+{
+	_cleanup_free_ char *text = NULL;
+	struct world *t = *state;
+
+	add_waits(t, false);
+	text = folded(t->w, 0);
+	assert_string_equal(text, "svc;lock_it;futex_wait_[k] 7000000123\n");
+}
+
 static void folded_equal_lines_are_one(void **state)
 {
 	_cleanup_free_ char *text = NULL;
@@ -1278,6 +1392,33 @@ static int write_everything(const char *path)
 	return err;
 }
 
+/* A file of waits, and one of samples on CPU and waits. */
+static int write_waits(const char *waits, const char *both)
+{
+	_cleanup_free_ u8 *gz = NULL;
+	const struct profile *ps[2];
+	void *state;
+	struct world *t;
+	size_t len;
+	FILE *f;
+	int err;
+
+	setup(&state);
+	t = state;
+	add_waits(t, true);
+	ps[0] = &t->w->profiles[0];
+	ps[1] = &t->w->profiles[1];
+	err = pprof_encode_all(t->w, ps, 2, &NAMED, &gz, &len);
+	f = fopen(both, "w");
+	err = err || !f || fwrite(gz, len, 1, f) != 1 || fclose(f);
+	free(take_ptr(gz));
+	err = err || pprof_encode(t->w, ps[1], &NAMED, &gz, &len);
+	f = fopen(waits, "w");
+	err = err || !f || fwrite(gz, len, 1, f) != 1 || fclose(f);
+	teardown(&state);
+	return err;
+}
+
 /* One stack, leaf first, of PATH:OFFSET frames; "NAME=PATH:OFFSET" is named. id: or NULL */
 static int write_stack(const char *path, const char *id, char **frames, int n)
 {
@@ -1337,6 +1478,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(a_profile_without_samples_is_still_valid, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(strings_are_valid_utf8_on_one_line, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(waits_have_a_count_and_nanoseconds_and_period_1,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(waits_and_samples_are_told_apart_by_how_they_ended,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(types_in_one_file_keep_their_values_apart, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(the_first_type_in_a_file_is_the_default, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(names_of_sample_types_have_no_dash, setup,
 						teardown),
@@ -1409,6 +1558,8 @@ int main(int argc, char **argv)
 						teardown),
 		cmocka_unit_test_setup_teardown(folded_lines_are_root_first_with_counts, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(folded_waits_are_weighed_in_nanoseconds, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(folded_equal_lines_are_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(folded_names_cannot_break_the_line, setup,
 						teardown),
@@ -1423,6 +1574,8 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "--write"))
 		return write_everything(argv[2]);
+	if (argc == 4 && !strcmp(argv[1], "--write-waits"))
+		return write_waits(argv[2], argv[3]);
 	if (argc > 3 && argc <= 3 + 16 && !strcmp(argv[1], "--write"))
 		return write_stack(argv[2], NULL, argv + 3, argc - 3);
 	if (argc > 4 && argc <= 4 + 16 && !strcmp(argv[1], "--write-unreadable"))

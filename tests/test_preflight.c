@@ -3,6 +3,7 @@
  * Preflight on hosts made of a few files: what is missing is named, with what it costs and how to
  * mend it, and only what makes profiling impossible stops it.
  */
+#include "core/features.h"
 #include "core/preflight.h"
 
 #include <errno.h>
@@ -33,8 +34,26 @@ static char root[] = "/tmp/test_preflight.XXXXXX";
 /* --- the made-up host ------------------------------------------------------------------------ */
 
 static struct {
-	int clock, cycles, build_id, ring; /* 0 or -errno */
+	int clock, ring, load; /* 0 or -errno */
+	u32 loads;             /* how often it was asked for */
 } answers;
+
+static struct features features;
+
+static const struct features whole = {
+	.btf = true,
+	.ring_buffer = true,
+	.task_pt_regs = true,
+	.loop = true,
+	.copy_from_user_task = true,
+	.task_storage = true,
+	.task_work = TASK_WORK_PLAIN,
+	.sched_switch_args = 4,
+	.iter_task = true,
+	.iter_task_filtered = true,
+	.iter_task_sleeps = true,
+	.jit = true,
+};
 
 static int fake_fd(int answer)
 {
@@ -43,14 +62,11 @@ static int fake_fd(int answer)
 
 static int fake_perf(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
-	if (attr->build_id) {
-		assert_int_equal(pid, 0);
-		return fake_fd(answers.build_id);
-	}
 	/* Every process on one CPU, as the sampler asks. */
+	assert_int_equal(attr->type, PERF_TYPE_SOFTWARE);
 	assert_int_equal(pid, -1);
 	assert_true(cpu >= 0);
-	return fake_fd(attr->type == PERF_TYPE_HARDWARE ? answers.cycles : answers.clock);
+	return fake_fd(answers.clock);
 }
 
 static int fake_ring(void)
@@ -58,10 +74,18 @@ static int fake_ring(void)
 	return fake_fd(answers.ring);
 }
 
+static int fake_load(void)
+{
+	answers.loads++;
+	return answers.load;
+}
+
 static const struct preflight_host host = {
 	.root = root,
 	.perf_open = fake_perf,
 	.ring_open = fake_ring,
+	.load = fake_load,
+	.features = &features,
 };
 
 /* A shell command in the host's root. */
@@ -123,6 +147,7 @@ static int fresh_host(void **state)
 {
 	(void)state;
 	memset(&answers, 0, sizeof(answers));
+	features = whole;
 	run("rm -rf proc sys");
 	run("mkdir -p proc/self/ns proc/sys/kernel/yama sys/kernel/btf sys/kernel/security");
 	put_kernel("6.18.1\n", "#1 SMP PREEMPT_DYNAMIC\n");
@@ -266,21 +291,24 @@ static void no_capabilities_names_each_with_its_cost(void **state)
 {
 	static const char *const vital[] = { "CAP_BPF", "CAP_PERFMON", "perf_event_paranoid",
 					     "BPF ring buffer" };
-	static const char *const extra[] = { "CAP_SYS_PTRACE", "CAP_SYSLOG", "CAP_DAC_READ_SEARCH",
-					     "CAP_CHECKPOINT_RESTORE", "kallsyms" };
+	static const char *const extra[] = {
+		"CAP_SYS_PTRACE", "CAP_SYSLOG",  "CAP_DAC_READ_SEARCH", "CAP_CHECKPOINT_RESTORE",
+		"kallsyms",       "batch calls", "BPF programs"
+	};
 	size_t i;
 
 	(void)state;
 	put_caps(0);
 	put("/proc/kallsyms", "0000000000000000 A a\n0000000000000000 T _stext\n");
-	answers.clock = answers.cycles = -EACCES;
-	answers.ring = -EPERM;
+	answers.clock = -EACCES;
+	features.cycles_error = -EACCES;
+	features.batch_error = answers.ring = -EPERM;
 	assert_refused("CAP_BPF", "3 more: see ebpfprofiler doctor");
 	for (i = 0; i < ARRAY_SIZE(vital); i++)
 		assert_told(vital[i], "missing");
 	for (i = 0; i < ARRAY_SIZE(extra); i++)
 		assert_told(extra[i], "limited");
-	assert_has(report, "profiling cannot run here: 4 missing, 6 limited\n");
+	assert_has(report, "profiling cannot run here: 4 missing, 8 limited\n");
 	assert_has(line_of("BPF ring buffer"), "give CAP_BPF and CAP_PERFMON");
 }
 
@@ -398,16 +426,106 @@ static void kernel_without_perf_events_is_named(void **state)
 	assert_refused("perf_event_paranoid", "CONFIG_PERF_EVENTS=y");
 }
 
-static void software_clock_and_old_mmap_records_limit_only(void **state)
+static void software_clock_limits_only(void **state)
 {
 	(void)state;
-	answers.cycles = -ENOENT;
+	features.cycles_error = -ENOENT;
 	assert_limited("cycles");
 	assert_has(line_of("cycles"), "cpu-clock");
-	answers.cycles = 0;
-	answers.build_id = -EINVAL;
-	assert_limited("build ids of mappings");
-	assert_has(line_of("build ids of mappings"), "5.12");
+}
+
+static void build_ids_in_mapping_records_are_told_and_not_needed(void **state)
+{
+	(void)state;
+	assert_runs();
+	assert_has(line_of("build ids of mappings"), "the kernel can send them");
+	features.build_id_error = -EINVAL;
+	assert_runs();
+	assert_has(line_of("build ids of mappings"), "the kernel cannot send them");
+}
+
+/* What an old kernel lacks is said, with what is done instead, and stops nothing. */
+static void lacking_features_limit_only_and_name_the_other_way(void **state)
+{
+	(void)state;
+	features = (struct features){ .btf = true,
+				      .ring_buffer = true,
+				      .iter_task = true,
+				      .sched_switch_args = 3,
+				      .memlock = true,
+				      .jit = true };
+	assert_runs();
+	assert_has(line_of("user registers"), "top of the kernel stack");
+	assert_told("task work", "limited");
+	assert_has(line_of("task work"), "in interrupts");
+	assert_told("thread iterator", "limited");
+	assert_has(line_of("thread iterator"), "process_vm_readv");
+	assert_has(line_of("other BPF features"), "not there, nor needed: bpf_loop");
+	features.iter_task = false;
+	assert_limited("thread iterator");
+	assert_has(line_of("thread iterator"), "not in this kernel");
+	features.task_work = TASK_WORK_IMPL;
+	assert_runs();
+	assert_has(line_of("task work"), "5 arguments");
+}
+
+/* Each of the three things that threads are read with is needed. */
+static void thread_iterator_needs_all_its_parts(void **state)
+{
+	bool *const parts[] = { &features.iter_task_sleeps, &features.iter_task_filtered,
+				&features.task_storage };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		features = whole;
+		*parts[i] = false;
+		assert_limited("thread iterator");
+		assert_has(line_of("thread iterator"), "only counts switches");
+	}
+}
+
+static void kernel_without_batch_calls_is_refused(void **state)
+{
+	(void)state;
+	features.batch_error = -EINVAL;
+	assert_refused("batch calls", "5.8");
+}
+
+static void programs_are_loaded_by_doctor_and_not_before_run(void **state)
+{
+	char why[512];
+
+	(void)state;
+	assert_int_equal(doctor(false), 0);
+	assert_int_equal(answers.loads, 1);
+	assert_has(line_of("BPF programs"), "compiles them");
+	assert_int_equal(preflight_check_on(&host, false, why, sizeof(why)), 0);
+	assert_int_equal(answers.loads, 1);
+	answers.load = -EINVAL;
+	assert_int_equal(doctor(false), 1);
+	assert_told("BPF programs", "missing");
+	assert_has(line_of("BPF programs"), "--verbose");
+}
+
+static void programs_are_not_tried_when_something_else_is_missing(void **state)
+{
+	(void)state;
+	drop("/sys/kernel/btf/vmlinux");
+	assert_int_equal(doctor(false), 1);
+	assert_int_equal(answers.loads, 0);
+	assert_told("BPF programs", "limited");
+	assert_has(line_of("BPF programs"), "not tried");
+}
+
+static void jit_that_is_off_limits_or_refuses_as_the_kernel_decides(void **state)
+{
+	(void)state;
+	features.jit = false;
+	assert_limited("BPF programs");
+	assert_has(line_of("BPF programs"), "sysctl net.core.bpf_jit_enable=1");
+	answers.load = -EINVAL;
+	assert_refused("BPF programs", "sysctl net.core.bpf_jit_enable=1");
 }
 
 static void low_maximum_sample_rate_limits(void **state)
@@ -420,7 +538,7 @@ static void low_maximum_sample_rate_limits(void **state)
 	assert_state("perf_event_max_sample_rate", "ok");
 }
 
-static void locked_memory_counts_before_5_11_only(void **state)
+static void locked_memory_counts_where_the_kernel_says_so(void **state)
 {
 	static const char limits[] = "Limit                     Soft Limit\n"
 				     "Max locked memory         65536                65536 bytes\n";
@@ -428,10 +546,9 @@ static void locked_memory_counts_before_5_11_only(void **state)
 	(void)state;
 	put("/proc/self/limits", limits);
 	put_caps(BPF | PERFMON | SYS_PTRACE | SYSLOG | DAC_READ | RESTORE);
-	put_kernel("5.11.0\n", "");
 	assert_runs();
 	assert_state("locked memory", "ok");
-	put_kernel("5.10.99\n", "");
+	features.memlock = true;
 	assert_limited("locked memory");
 	put("/proc/self/limits", "Max locked memory         unlimited   unlimited   bytes\n");
 	assert_runs();
@@ -568,7 +685,7 @@ static void yama_is_reported_and_never_stops(void **state)
 
 static void json_is_sound_and_escaped(void **state)
 {
-	char cmd[256];
+	char cmd[512];
 	FILE *f;
 
 	(void)state;
@@ -576,7 +693,7 @@ static void json_is_sound_and_escaped(void **state)
 	drop("/sys/kernel/btf/vmlinux");
 	assert_int_equal(doctor(true), 1);
 	assert_has(report, "6.18.1-\\\"quote\\\\back?\xef\xbf\xbd, source");
-	assert_has(report, "\"can_run\":false,\"missing\":1,\"limited\":0}");
+	assert_has(report, "\"can_run\":false,\"missing\":1,\"limited\":1}");
 	/* An independent reader. */
 	if (system("command -v python3 >/dev/null"))
 		return;
@@ -588,7 +705,9 @@ static void json_is_sound_and_escaped(void **state)
 	snprintf(cmd, sizeof(cmd),
 		 "python3 -c 'import json,sys; r=json.load(open(sys.argv[1])); "
 		 "c={x[\"name\"]: x for x in r[\"checks\"]}; "
-		 "sys.exit(c[\"BTF\"][\"state\"] != \"missing\" or not c[\"BTF\"][\"remedy\"])' "
+		 "f=r[\"features\"]; "
+		 "sys.exit(c[\"BTF\"][\"state\"] != \"missing\" or not c[\"BTF\"][\"remedy\"] "
+		 "or f[\"loop\"] != 1 or f[\"arena\"] != 0 or f[\"task_work_args\"] != 4)' "
 		 "%s/report.json",
 		 root);
 	assert_int_equal(system(cmd), 0);
@@ -664,7 +783,10 @@ static void empty_host_is_refused_without_crash(void **state)
 
 	(void)state;
 	run("rm -rf proc sys");
-	answers.clock = answers.cycles = answers.build_id = answers.ring = -ENOSYS;
+	answers.clock = answers.ring = answers.load = -ENOSYS;
+	features = (struct features){ .cycles_error = -ENOSYS,
+				      .build_id_error = -ENOSYS,
+				      .batch_error = -ENOSYS };
 	assert_int_equal(doctor(false), 1);
 	assert_int_equal(doctor(true), 1);
 	assert_int_equal(preflight_check_on(&host, false, why, sizeof(why)), 3);
@@ -703,9 +825,16 @@ int main(void)
 		T(paranoid_4_that_wants_sys_admin_is_named),
 		T(seccomp_filter_is_suspected_when_capabilities_are_held),
 		T(kernel_without_perf_events_is_named),
-		T(software_clock_and_old_mmap_records_limit_only),
+		T(software_clock_limits_only),
+		T(build_ids_in_mapping_records_are_told_and_not_needed),
+		T(lacking_features_limit_only_and_name_the_other_way),
+		T(thread_iterator_needs_all_its_parts),
+		T(kernel_without_batch_calls_is_refused),
+		T(programs_are_loaded_by_doctor_and_not_before_run),
+		T(programs_are_not_tried_when_something_else_is_missing),
+		T(jit_that_is_off_limits_or_refuses_as_the_kernel_decides),
 		T(low_maximum_sample_rate_limits),
-		T(locked_memory_counts_before_5_11_only),
+		T(locked_memory_counts_where_the_kernel_says_so),
 		T(other_pid_namespace_is_refused),
 		T(other_user_namespace_is_refused),
 		T(kernel_before_5_8_is_refused),

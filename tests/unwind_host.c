@@ -209,11 +209,11 @@ static void begin(struct unwind_host *h, const struct unwind_host_ask *ask, u32 
 	w->fp = ask->regs[UNWIND_ARM64 ? 29 : 4];
 	w->n = 0;
 	w->nuser = 0;
-	w->addr_mask = ~0ull;
+	w->addr_mask = UNWIND_ARM64 ? (1ull << 48) - 1 : ~0ull; /* sampler.c has the same */
 	w->max_frames = max_frames;
 	w->stack_top = ask->stack_top;
 	w->stack_size = ask->stack_size;
-	walk_stack(&h->s, 0, &ask->key);
+	walk_stack(&h->s, 0, &ask->key, 0);
 }
 
 static void finish(const struct unwind_host *h, struct unwind_host_walk *ret)

@@ -23,6 +23,7 @@
 	X(OK, "ok")                                                                         \
 	X(IDLE, "no frame of the runtime on this stack")                                    \
 	X(NOT_MINE, "another runtime")                                                      \
+	X(OFF, "switched off in the configuration")                                         \
 	X(VERSION, "this version is not supported")                                         \
 	X(NO_SYMBOL, "a symbol that is needed has been stripped")                           \
 	X(BAD_LAYOUT, "the runtime's structures are not where this version has them")       \
@@ -50,22 +51,36 @@ struct target;
 enum target_arch { TARGET_X86_64, TARGET_ARM64 };
 
 enum target_arch target_arch(const struct target *t);
-/* All len bytes (at most 64 KiB) or -EFAULT; any address is fine. */
-int target_read(struct target *t, uint64_t addr, void *dst, size_t len);
+/*
+ * All len bytes (at most 64 KiB) or -EFAULT; any address is fine. These are macros so that a
+ * recording that lacks a read can name it: by the function and the expression that gives the
+ * address, so let that say which field it is (tstate + l->tstate_frame).
+ */
+#define target_read(t, addr, dst, len) target_read_for((t), (addr), (dst), (len), __func__, #addr)
+#define target_u64(t, addr, ret)       target_u64_for((t), (addr), (ret), __func__, #addr)
+#define target_u32(t, addr, ret)       target_u32_for((t), (addr), (ret), __func__, #addr)
 /*
  * Bytes at addr, at most size - 1, up to a NUL or len of them; always terminated. For text: what
  * is no text is replaced when it is shown. Returns the length or -EFAULT.
  */
-int target_string(struct target *t, uint64_t addr, size_t len, char *dst, size_t size);
+#define target_string(t, addr, len, dst, size) \
+	target_string_for((t), (addr), (len), (dst), (size), __func__, #addr)
 
-static inline int target_u64(struct target *t, uint64_t addr, uint64_t *ret)
+int target_read_for(struct target *t, uint64_t addr, void *dst, size_t len, const char *func,
+		    const char *field);
+int target_string_for(struct target *t, uint64_t addr, size_t len, char *dst, size_t size,
+		      const char *func, const char *field);
+
+static inline int target_u64_for(struct target *t, uint64_t addr, uint64_t *ret, const char *func,
+				 const char *field)
 {
-	return target_read(t, addr, ret, sizeof(*ret));
+	return target_read_for(t, addr, ret, sizeof(*ret), func, field);
 }
 
-static inline int target_u32(struct target *t, uint64_t addr, uint32_t *ret)
+static inline int target_u32_for(struct target *t, uint64_t addr, uint32_t *ret, const char *func,
+				 const char *field)
 {
-	return target_read(t, addr, ret, sizeof(*ret));
+	return target_read_for(t, addr, ret, sizeof(*ret), func, field);
 }
 
 /* A mapped ELF image; i counts from 0 in address order, 0 need not be the executable. */
@@ -99,6 +114,12 @@ bool target_thread(struct target *t, uint32_t i, struct target_thread *ret);
 /* What lies at an address: an ELF image, other mapped memory, nothing. */
 enum target_memory { TARGET_NOTHING, TARGET_IMAGE, TARGET_OTHER };
 enum target_memory target_memory(struct target *t, uint64_t addr);
+/*
+ * A row of the extra layout file that the configuration names for this runtime: one number for
+ * each of unwinder.layout_fields, in their order; NULL: there is none for that version. Borrowed
+ * for this call of detect(), which copies it into the state. It wins over built-in rows.
+ */
+const int32_t *target_layout(struct target *t, const struct version *v);
 
 /* --- what a walk kept, and the frames made of it -------------------------------------------- */
 
@@ -142,12 +163,25 @@ void frames_mark(struct frames *f, const char *name);
  * of the runtime's loop. Also for a run without frames.
  */
 void frames_boundary(struct frames *f);
-/* Adds a label to the sample ("request.script", "..."), at most two; key is static. */
+/*
+ * The native stack ends here (a fiber's), the list goes on to whoever resumed it: the frames that
+ * follow have no native ones beside them. A boundary as well.
+ */
+void frames_switch(struct frames *f);
+/*
+ * Adds a label to the sample ("request.script", "..."), at most two; key is static. Only worth
+ * reading when frames_labels_wanted() says so: labels are off unless the configuration asks.
+ */
+bool frames_labels_wanted(const struct frames *f);
 void frames_label(struct frames *f, const char *key, const char *value);
 
 /* --- an unwinder ---------------------------------------------------------------------------- */
 
-/* Versions that one word of the configuration switches on. */
+/*
+ * Versions that one word of the configuration switches on. core compares what detect() told with
+ * these: outside of all it is refused as VERSION, unless an extra layout file has that version (it
+ * then belongs to the last range's word). detect() may refuse with VERSION as well.
+ */
 struct unwinder_range {
 	const char *word;           /* "python": python_stacks; else a word of runtime_stacks */
 	struct version first, last; /* closed; patch of last is not compared */
@@ -155,6 +189,7 @@ struct unwinder_range {
 
 #define UNWINDER_RANGES 4
 #define UNWINDER_LOOPS  8
+#define UNWINDER_FIELDS 64
 
 struct code_range {
 	uint64_t lo, hi;
@@ -169,18 +204,32 @@ struct unwinder {
 	const char *sample_type; /* "python_wall"; NULL: it only names code */
 	struct unwinder_range ranges[UNWINDER_RANGES];
 	size_t state_size;
-	/* Is it mine; which version; where are the roots. NOT_MINE is the only silent refusal. */
+	/* Names of the numbers that make up a layout, for files that add a version; may be NULL. */
+	const char *const *layout_fields;
+	uint32_t nlayout_fields; /* at most UNWINDER_FIELDS */
+	/* sample_type counts time on a CPU only ("node_cpu"): nobody walks waiting threads. */
+	bool running_only;
+	/*
+	 * Neighbouring native frames in loops(), or in memory that is no file, are one segment
+	 * (compiled code and stubs that call each other); false: each frame in loops() is one.
+	 */
+	bool loop_runs;
+	/*
+	 * Is it mine; which version; where are the roots. NOT_MINE is the only silent refusal.
+	 * With OK, VERSION, NO_SYMBOL and the like *ret is the version, as far as it is known.
+	 */
 	enum verdict (*detect)(struct target *t, void *state, struct version *ret);
 	/* Follows this process's roots and proves each offset by something known. */
 	enum verdict (*self_check)(struct target *t, void *state);
 	/* Fills in the recipe (zeroed) from the state; reads nothing. head RECIPE_NO_HEAD: none. */
 	void (*recipe)(const void *state, struct recipe *ret);
-	/* RECIPE_TID: all threads' heads; called again as threads come. NULL otherwise. */
+	/* RECIPE_TID: all threads' heads; called again, once a second. NULL otherwise. */
 	enum verdict (*heads)(struct target *t, const void *state, struct heads *ret);
 	/*
 	 * Frames of one list, leaf first. OK, IDLE, or the reason why it is refused (what was
-	 * pushed is then dropped). A list that ended in LIMIT or UNREADABLE is a cut stack: its
-	 * frames are kept and core marks it.
+	 * pushed is then dropped). Called for lists of at least one node, however they ended but
+	 * for MOVED. One that ended in LIMIT or UNREADABLE is a cut stack: its frames are kept
+	 * and core marks it; whether another end is the runtime's root is for frames() to say.
 	 */
 	enum verdict (*frames)(struct target *t, const void *state, const struct list *l,
 			       struct frames *ret);
@@ -189,7 +238,10 @@ struct unwinder {
 	 * UNWINDER_LOOPS: they are replaced by the frames. NULL: never merged.
 	 */
 	uint32_t (*loops)(const void *state, struct code_range ret[UNWINDER_LOOPS]);
-	/* Names one address of code made at run time; after the fact. NULL: cannot. */
+	/*
+	 * Names one address of code made at run time: one frame, or several when functions were
+	 * inlined there, leaf first. After the fact. NULL: cannot.
+	 */
 	enum verdict (*resolve)(struct target *t, const void *state, uint64_t ip,
 				struct frames *ret);
 };

@@ -44,9 +44,12 @@ def packed(v):
 
 
 class Profile:
-    """Samples as (value, [(function or None, mapping path, build id)] leaf first, labels)."""
+    """
+    Samples as (value, [(function or None, mapping path, build id)] leaf first, labels), where value
+    is that of the type that is asked for, else of the profile's default one. `types`: names of all.
+    """
 
-    def __init__(self, path):
+    def __init__(self, path, sample_type=None):
         raw = gzip.open(path).read()
         # protoc says whether the message is well formed at all.
         subprocess.run(["protoc", "--proto_path=" + SCHEMA, "--decode=perftools.profiles.Profile",
@@ -56,6 +59,11 @@ class Profile:
         s = [v.decode() for k, v in top if k == 6]
         self.strings = s
         self.comments = [s[i] for k, v in top if k == 13 for i in packed(v)]
+        self.types = [s[dict(fields(v))[1]] for k, v in top if k == 1]
+        default = [s[v] for k, v in top if k == 14]
+        index = self.types.index(sample_type or (default[0] if default else self.types[-1]))
+        self.duration = sum(v for k, v in top if k == 10)
+        self.period = sum(v for k, v in top if k == 12)
         functions, mappings, locations = {}, {}, {}
         for k, v in top:
             f = dict(fields(v)) if k in (3, 5) else {}
@@ -79,7 +87,7 @@ class Profile:
                 if n == 1:
                     stack += [locations[i] for i in packed(x)]
                 elif n == 2:
-                    value = packed(x)[0]
+                    value = packed(x)[index]
                 else:
                     d = dict(fields(x))
                     labels[s[d[1]]] = s[d[2]] if 2 in d else d.get(3, 0)

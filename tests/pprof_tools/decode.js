@@ -11,6 +11,7 @@ const functions = new Map(p.function.map((f) => [Number(f.id), str(f.name)]));
 const locations = new Map(p.location.map((l) => [Number(l.id), l]));
 
 console.log('type', str(p.sampleType[0].type), str(p.sampleType[0].unit));
+console.log('types', p.sampleType.map((t) => str(t.type) + '/' + str(t.unit)).join(' '), 'default', str(p.defaultSampleType));
 console.log('period', str(p.periodType.type), str(p.periodType.unit), Number(p.period));
 for (const s of p.sample) {
 	const frames = s.locationId.map((id) => {
@@ -18,5 +19,5 @@ for (const s of p.sample) {
 		return l.line.length ? functions.get(Number(l.line[0].functionId)) : '?';
 	});
 	const labels = s.label.map((l) => str(l.key) + '=' + (Number(l.str) ? str(l.str) : Number(l.num)));
-	console.log('sample', Number(s.value[0]), frames.join(';'), labels.join(' '));
+	console.log('sample', s.value.map(Number).join(','), frames.join(';'), labels.join(' '));
 }

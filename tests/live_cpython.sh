@@ -1,0 +1,88 @@
+#!/bin/sh
+# What `dump` says of threads that wait, against the interpreter's own account of them, in every
+# CPython that tests/runtimes/get.sh has laid out: function, file and line of each frame. Then other
+# ways to start one. VERSIONS="cpython-3.13 ..." restricts it.
+: "${B:=build}"
+bin=$B/ebpfprofiler
+programs=tests/runtimes/programs
+tmp=$(mktemp -d)
+pid=
+trap 'kill $pid 2>/dev/null; rm -rf "$tmp"' EXIT
+ok() { echo "ok $1"; }
+no() { echo "not ok $1"; shift; echo "$@"; }
+
+list() {
+    sh tests/runtimes/get.sh list | grep '^cpython-' | grep -v -e '-arm64 '
+}
+[ -n "$(list)" ] || sh tests/runtimes/get.sh >"$tmp/get" 2>&1
+list >"$tmp/list"
+[ -s "$tmp/list" ] || { no a-cpython-to-test "$(tail -3 "$tmp/get")"; exit 1; }
+# The interpreter of a name.
+command_of() { awk -v n="$1" '$1 == n { print $2 }' "$tmp/list"; }
+
+# park NAME CASE COMMAND ARG...: one that has parked, dumped and compared.
+park() {
+    case=$1
+    shift
+    : >"$tmp/park"
+    "$@" >"$tmp/park" 2>"$tmp/err" &
+    pid=$!
+    n=0
+    while [ ! -s "$tmp/park" ] && [ $n -lt 300 ] && kill -0 $pid 2>/dev/null; do
+        sleep 0.1
+        n=$((n + 1))
+    done
+    sleep 0.2
+    it=$(sed 's/.*"pid": \([0-9]*\).*/\1/' "$tmp/park")
+    "$bin" dump --json "$it" >"$tmp/dump" 2>>"$tmp/err"
+    if python3 tests/live/cpython.py compare "$tmp/park" "$tmp/dump" >"$tmp/said" 2>&1; then
+        ok "$case"
+    else
+        no "$case" "$(cat "$tmp/err")"
+    fi
+    sed "s|^|$case: |" "$tmp/said"
+    kill "$it" 2>/dev/null
+    kill $pid 2>/dev/null
+    wait $pid 2>/dev/null
+}
+
+while read -r name command; do
+    case " ${VERSIONS:-$name} " in *" $name "*) ;; *) continue ;; esac
+    park "equal-to-its-own-account-$name" "$command" $programs/park.py
+done <"$tmp/list"
+
+# other CASE NAME ARG...: only when that one is there. $with: an environment for it.
+with=
+other() {
+    case=$1 command=$(command_of "$2")
+    shift 2
+    [ -n "$command" ] || return
+    case " ${VERSIONS:-} " in "  ") park "$case" env $with "$command" "$@" ;; esac
+}
+other of-its-own-lock-in-a-second-interpreter cpython-3.13 $programs/park.py isolated
+other with-perf-trampolines-3.12 cpython-3.12-shared -X perf $programs/park.py
+other with-perf-trampolines-3.14 cpython-3.14 -X perf $programs/park.py
+with=RUNTIME_ENTER=loader
+other started-by-the-dynamic-loader cpython-3.13 $programs/park.py
+with=
+other a-hundred-threads cpython-3.13 $programs/park.py -d 20 -n 34 sleep lock pipe
+mkdir "$tmp/app" && cp $programs/park.py "$tmp/app/__main__.py"
+other a-folder-as-program cpython-3.13 "$tmp/app" nested generator
+other a-child-that-did-not-exec cpython-3.13 -c '
+import os, runpy, sys
+if os.fork():
+    os.wait()
+    sys.exit()
+sys.argv = ["park.py", "nested", "lock"]
+runpy.run_path("'$programs'/park.py", run_name="__main__")
+'
+
+gcc -O2 -o "$tmp/server" tests/live/cpython_embed.c -ldl -lpthread || no builds
+for name in cpython-3.11-shared cpython-3.12-shared cpython-3.13-shared; do
+    command=$(command_of $name)
+    [ -n "$command" ] && [ -z "${VERSIONS:-}" ] || continue
+    home=$(echo 'import sys; print(sys.prefix)' | "$command")
+    lib=$(find "$home/lib" -maxdepth 1 -name 'libpython3.*.so.1.0')
+    park "loaded-by-a-server-with-a-late-key-$name" env PYTHONHOME="$home" "$tmp/server" "$lib" 40 \
+        $programs/park.py nested sort_key lock
+done
