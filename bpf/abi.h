@@ -49,7 +49,8 @@ enum stack_end {
  * Counters that the programs keep per CPU. Sampling: DUE = samples counted + all LOST ones. Waits:
  * WAITS_DUE = waits counted + all WAIT_LOST ones, weighted where short ones are sampled. Times are
  * the programs' own: RUN_NS of sampling, WAIT_NS of taking stacks of waits, SWITCH_NS of looking at
- * each switch, of which every SWITCH_TIMED-th is timed. Work is what threads do themselves on their
+ * each switch, of which every SWITCH_TIMED-th is timed, WAIT_KEPT_NS the part of it that goes to
+ * waits that are kept. Work is what threads do themselves on their
  * way to user space: of WORK_RUNS, WORK_TIMED were not interrupted and took WORK_NS.
  */
 #define BPF_STAT_LIST(X)      \
@@ -82,9 +83,10 @@ enum stack_end {
 	X(WAIT_WORK_TIMED)    \
 	X(WAIT_WORK_NS)       \
 	X(WAIT_PAGES_FETCHED) \
-	X(WAIT_PAGES_REFUSED)
+	X(WAIT_PAGES_REFUSED) \
+	X(WAIT_KEPT_NS)
 
-#define SWITCH_TIMED 256
+#define SWITCH_TIMED 251 /* a prime: no rhythm of the load is in step with it */
 
 enum bpf_stat {
 #define X(name) BPF_STAT_##name,

@@ -667,8 +667,10 @@ static __always_inline void leave(struct task_struct *prev, u32 state, u64 now)
 	w->state = state;
 	if (lock_profile)
 		w->holder = lock_holder(prev);
-	if (walk_early)
+	if (walk_early) {
 		take_early(prev, w);
+		stat_add(BPF_STAT_WAIT_KEPT_NS, bpf_ktime_get_ns() - now);
+	}
 	w->from = now;
 	w->start = now;
 }
@@ -686,15 +688,17 @@ static __noinline void came_back(struct task_struct *next, struct wait_slot *slo
 	if (slot->switches != switches(next))
 		return lose(d);
 	w.ns = now > from ? now - from : 0;
-	if (walk_early)
-		return emit_early(next, &w, now);
-	if (is_ours(w.key))
+	if (walk_early) {
+		emit_early(next, &w, now);
+	} else if (is_ours(w.key)) {
 		return;
-	if (!draw(&w, d, limit)) {
+	} else if (!draw(&w, d, limit)) {
 		stat_inc(BPF_STAT_WAITS_SAMPLED_OUT);
 		return;
+	} else {
+		take_stack(next, &w, now);
 	}
-	take_stack(next, &w, now);
+	stat_add(BPF_STAT_WAIT_KEPT_NS, bpf_ktime_get_ns() - now);
 }
 
 /* One in SWITCH_TIMED, whichever threads they are. */
@@ -708,16 +712,19 @@ int switch_threads(u64 *ctx)
 {
 	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
 	struct wait_slot *w;
-	u64 now = 0, start;
+	u64 now = 0, start, entry = 0;
 	u32 state;
 
+	if (is_timed(prev))
+		now = entry = bpf_ktime_get_ns();
 	if (!ctx[0] && !(prev->flags & PF_KTHREAD)) {
 		state = task_state(prev);
 		if (state) {
 			/* By now somebody may be waking it up: what it was is in the argument. */
 			if (have_prev_state)
 				state = (u32)ctx[3];
-			now = bpf_ktime_get_ns();
+			if (!now)
+				now = bpf_ktime_get_ns();
 			leave(prev, state, now);
 		}
 	}
@@ -734,10 +741,9 @@ int switch_threads(u64 *ctx)
 				drop_early(w);
 		}
 	}
-	if (is_timed(prev)) {
+	if (entry) {
 		stat_add(BPF_STAT_SWITCHES, SWITCH_TIMED);
-		if (now)
-			stat_add(BPF_STAT_SWITCH_NS, (bpf_ktime_get_ns() - now) * SWITCH_TIMED);
+		stat_add(BPF_STAT_SWITCH_NS, (bpf_ktime_get_ns() - entry) * SWITCH_TIMED);
 	}
 	return 0;
 }

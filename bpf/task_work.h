@@ -14,10 +14,11 @@
 #include "bpf/emit.h"
 #include "bpf/vma.h"
 
-#define FETCHES_A_WALK 16 /* missing pages of one stack */
-#define FETCHES_A_TGID 64 /* missing pages of a process and epoch */
-#define SCRATCH_WAYS   8
-#define FETCH_ENTRIES  1024
+#define FETCHES_A_WALK  32  /* missing pages of one stack */
+#define FETCHES_AT_ONCE 256 /* of one process; as many more as its share of a second allows */
+#define FETCHES_A_SEC   64
+#define SCRATCH_WAYS    8
+#define FETCH_ENTRIES   1024
 
 /* Kernel declarations, as its BTF has them; the first must be more than a name. */
 struct bpf_map {
@@ -74,8 +75,8 @@ struct {
 } pending SEC(".maps");
 
 struct fetches {
-	u64 epoch;
-	u32 n;
+	u64 time_ns; /* when `left` was reckoned */
+	u32 left;
 	u32 pad;
 };
 
@@ -89,19 +90,27 @@ struct {
 
 /* --- pages ------------------------------------------------------------------------------------ */
 
-/* In the process's budget of this epoch? Two of its threads at once may get one more. */
-static __always_inline bool in_budget(u32 tgid, u64 now_epoch)
+/* In the process's budget? Two of its threads at once may get one more. */
+static __always_inline bool in_budget(u32 tgid)
 {
-	struct fetches *f = bpf_map_lookup_elem(&fetches, &tgid), first = { .epoch = now_epoch };
+	struct fetches *f = bpf_map_lookup_elem(&fetches, &tgid);
+	struct fetches first = { .left = FETCHES_AT_ONCE - 1 };
+	u64 now = bpf_ktime_get_ns(), since;
 
-	if (!f || f->epoch != now_epoch) {
-		first.n = 1;
+	if (!f) {
+		first.time_ns = now;
 		bpf_map_update_elem(&fetches, &tgid, &first, BPF_ANY);
 		return true;
 	}
-	if (f->n >= FETCHES_A_TGID)
+	since = now - f->time_ns;
+	if (since > NSEC_PER_SEC / FETCHES_A_SEC) {
+		since = f->left + since / (NSEC_PER_SEC / FETCHES_A_SEC);
+		f->left = since < FETCHES_AT_ONCE ? since : FETCHES_AT_ONCE;
+		f->time_ns = now;
+	}
+	if (!f->left)
 		return false;
-	__sync_fetch_and_add(&f->n, 1);
+	f->left--;
 	return true;
 }
 
@@ -114,8 +123,7 @@ __noinline int may_fetch(u64 addr)
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool ours = false;
 
-	if (bpf_find_vma(task, addr, judge_vma, &ours, 0) || !ours ||
-	    !in_budget(task->tgid, epoch)) {
+	if (bpf_find_vma(task, addr, judge_vma, &ours, 0) || !ours || !in_budget(task->tgid)) {
 		stat_inc(WORK_PAGES_REFUSED);
 		return 0;
 	}

@@ -523,10 +523,10 @@ static void count_pending(struct agent *a)
  * Ends the epoch and takes its counts in. Realtime is derived from the monotonic clock within a
  * window, so that a clock step cannot stretch it.
  */
-static int turn_epoch(struct agent *a, bool new_window, struct window **ret)
+static int turn_epoch(struct agent *a, u64 now, bool new_window, struct window **ret)
 {
 	struct count_target t = { a, sampler_epoch(a->sampler) };
-	u64 now = now_monotonic(), end = a->window_real_ns + (now - a->window_mono_ns);
+	u64 end = a->window_real_ns + (now - a->window_mono_ns);
 	int err;
 
 	/* What waited so far belongs to the window that ends. */
@@ -560,7 +560,7 @@ static int restart_at(struct agent *a, u32 hz)
 
 	/* One period holds for all samples of an epoch; the window is the same. */
 	sampler_stop(a->sampler);
-	err = turn_epoch(a, false, &none);
+	err = turn_epoch(a, now_monotonic(), false, &none);
 	a->restart = true;
 	if (err)
 		return err;
@@ -615,7 +615,7 @@ static void housekeeping(struct agent *a, u64 now)
 	if (line_epoch_stacks(a->line, sampler_epoch(a->sampler)) > capacity(a) / 2) {
 		struct window *none = NULL;
 
-		turn_epoch(a, false, &none);
+		turn_epoch(a, now_monotonic(), false, &none);
 	}
 }
 
@@ -666,15 +666,16 @@ int agent_work(struct agent *a, u64 until_ns, int wake_fd)
 
 int agent_close_window(struct agent *a, bool finish, struct window **ret)
 {
+	u64 now = now_monotonic();
 	int err;
 
-	charge_open_waits(a, now_monotonic());
+	charge_open_waits(a, now);
 	if (finish) {
 		sampler_stop(a->sampler);
 		if (a->offcpu)
 			offcpu_stop(a->offcpu);
 	}
-	err = turn_epoch(a, true, ret);
+	err = turn_epoch(a, now, true, ret);
 	if (finish)
 		count_pending(a);
 	return err;
@@ -800,6 +801,7 @@ void agent_waits(struct agent *a, struct agent_waits *ret)
 		.sample_ns = offcpu_sampling(a->offcpu),
 		.probability = offcpu_probability(a->offcpu),
 		.switch_s = (double)cost.switch_ns / 1e9,
+		.kept_s = (double)cost.kept_ns / 1e9,
 		.stack_s = (double)cost.stack_ns / 1e9,
 		.callback_s = (double)cost.work_ns / 1e9,
 		.own_s = (double)cost.own_ns / 1e9,

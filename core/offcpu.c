@@ -607,6 +607,7 @@ void offcpu_cost(const struct offcpu *o, struct offcpu_cost *ret)
 
 	*ret = (struct offcpu_cost){
 		.switch_ns = sampler_stat(s, BPF_STAT_SWITCH_NS),
+		.kept_ns = sampler_stat(s, BPF_STAT_WAIT_KEPT_NS),
 		.stack_ns = sampler_stat(s, BPF_STAT_WAIT_NS),
 		.work_ns = pending_work_ns(sampler_stat(s, BPF_STAT_WAIT_WORK_NS),
 					   sampler_stat(s, BPF_STAT_WAIT_WORK_TIMED),

@@ -74,6 +74,7 @@ u64 offcpu_pending(const struct offcpu *o);
 
 struct offcpu_cost {
 	u64 switch_ns; /* looking at switches, from a share of them */
+	u64 kept_ns;   /* of switch_ns: for waits that are kept */
 	u64 stack_ns;  /* taking stacks in interrupts */
 	u64 work_ns;   /* in the threads that waited, those that could not be timed at the mean */
 	u64 own_ns;    /* this thread: stacks of threads that still wait */

@@ -19,7 +19,7 @@ struct openwaits;
 struct reader;
 
 #define OPENWAITS_A_WINDOW 4096                /* stacks read */
-#define OPENWAITS_TIME_NS  (NSEC_PER_SEC / 10) /* and how long that may take */
+#define OPENWAITS_TIME_NS  (NSEC_PER_SEC / 4)  /* and how long that may take */
 #define OPENWAITS_BYTES    (32u << 20)         /* stacks remembered */
 #define OPENWAITS_LEFT_NS  (60 * NSEC_PER_SEC) /* a process whose memory hung is left alone */
 

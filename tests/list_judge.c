@@ -566,6 +566,21 @@ static int quiet(struct judge *j, const char *lister, u32 seconds)
 	return !t;
 }
 
+/* Says so when lists cannot be had; that is right only where the kernel has not what it takes. */
+static bool skips(const struct judge *j, const struct threads *t)
+{
+	const struct features *f = features_host();
+
+	if (threads_can_walk(t))
+		return false;
+	if (f->iter_task_sleeps && f->iter_task_filtered)
+		out(false, j, "loads");
+	else
+		printf("skip %s-%s: this kernel has no iterator that may read a process\n",
+		       j->place, j->mode_name);
+	return true;
+}
+
 static int iterator(struct judge *j, const char *lister, u32 seconds)
 {
 	struct reader *reader = reader_new();
@@ -575,10 +590,8 @@ static int iterator(struct judge *j, const char *lister, u32 seconds)
 
 	if (!reader || !t || !start(j, lister, "1", j->waiting, "0"))
 		return 1;
-	if (!threads_can_walk(t)) {
+	if (skips(j, t)) {
 		stop(j);
-		printf("skip %s-%s: this kernel has no iterator that may read a process\n",
-		       j->place, j->mode_name);
 		return 0;
 	}
 	nap(NSEC_PER_SEC / 2);
@@ -630,7 +643,7 @@ static int hang(struct judge *j, const char *lister)
 
 	if (!reader || !t || !start(j, lister, "0", "0", "0"))
 		return 1;
-	if (!threads_can_walk(t)) {
+	if (skips(j, t)) {
 		stop(j);
 		return 0;
 	}

@@ -53,7 +53,7 @@ told = json.load(open(sys.argv[2]))
 p = Profile(sys.argv[1], 'offcpu') if 'offcpu' in Profile(sys.argv[1]).types else None
 off = sum(v for v, s, l in p.samples if 'spin' in [f[0] for f in s]) if p else 0
 print(told, 'off CPU in spin(): %.6f s' % (off / 1e9))
-sys.exit(0 if told['preempted'] > 100 and off == 0 else 1)
+sys.exit(0 if told['preempted'] > 50 and off == 0 else 1)
 EOP
 
 record brief -e offcpu --offcpu-min-ms 1 -- "$tmp/waits_fp" brief 3

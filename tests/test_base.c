@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The base shelf and the guard: hash table against an array, UTF-8, CPU lists, files, rates. */
+/* The base shelf: hash table against an array, UTF-8, CPU lists, files. */
 #include "core/cpus.h"
-#include "core/guard.h"
 #include "core/htab.h"
 #include "core/log.h"
 
@@ -121,29 +120,6 @@ static void vec_stops_at_its_limit(void **state __unused)
 	free(v);
 }
 
-static void guard_halves_and_comes_back_in_steps(void **state __unused)
-{
-	struct guard g = { .hz = 99, .max_hz = 99, .budget = 1.0 };
-
-	assert_int_equal(guard_window(&g, 0.9), 99);
-	assert_int_equal(guard_window(&g, 3.0), 49);
-	assert_int_equal(guard_window(&g, 1.5), 24);
-	assert_int_equal(guard_window(&g, 0.6), 24); /* room, but not enough to double */
-	assert_int_equal(guard_window(&g, 0.2), 24);
-	assert_int_equal(guard_window(&g, 0.2), 24);
-	assert_int_equal(guard_window(&g, 0.2), 48);
-	assert_int_equal(guard_window(&g, 0.2), 48);
-	assert_int_equal(guard_window(&g, 0.5), 48); /* the calm must be unbroken */
-	assert_int_equal(guard_window(&g, 0.2), 48);
-	assert_int_equal(guard_window(&g, 0.2), 48);
-	assert_int_equal(guard_window(&g, 0.2), 96);
-	guard_window(&g, 0);
-	guard_window(&g, 0);
-	assert_int_equal(guard_window(&g, 0), 99);
-	g.hz = 1;
-	assert_int_equal(guard_window(&g, 50), 1); /* never under 1 Hz */
-}
-
 static void log_limit_once_a_minute(void **state __unused)
 {
 	struct log_limit l = { 0 };
@@ -166,7 +142,6 @@ int main(void)
 		cmocka_unit_test(cpu_lists),
 		cmocka_unit_test(read_file_is_bounded),
 		cmocka_unit_test(vec_stops_at_its_limit),
-		cmocka_unit_test(guard_halves_and_comes_back_in_steps),
 		cmocka_unit_test(log_limit_once_a_minute),
 	};
 
