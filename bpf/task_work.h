@@ -19,6 +19,7 @@
 #define FETCHES_A_SEC   64
 #define SCRATCH_WAYS    8
 #define FETCH_ENTRIES   1024
+#define NSEC_PER_SEC    1000000000ull
 
 /* Kernel declarations, as its BTF has them; the first must be more than a name. */
 struct bpf_map {

@@ -57,7 +57,7 @@ struct agent {
 	u32 hz, want_hz;
 	bool no_cpu;
 	bool limited; /* by kernel.perf_event_max_sample_rate */
-	bool restart; /* the events could not be opened at the new rate: tried again */
+	bool restart; /* events are to be opened at another rate; tried again until they are */
 	u8 *bytes;
 	u32 nbytes, bytes_cap;
 	struct waiting *waiting;
@@ -543,6 +543,9 @@ static int turn_epoch(struct agent *a, u64 now, bool new_window, struct window *
 		err = sampler_flip(a->sampler);
 	if (err)
 		return log_err(err, "cannot end the window: %s", strerror(-err));
+	/* Before all the work that follows, so that little goes unseen. */
+	if (a->restart)
+		a->restart = sampler_start(a->sampler) != 0;
 	cycle(a);
 	err = sampler_read_counts(a->sampler, on_count, &t);
 	if (!err && a->offcpu)
@@ -553,23 +556,19 @@ static int turn_epoch(struct agent *a, u64 now, bool new_window, struct window *
 	return 0;
 }
 
+/* One period holds for all samples of an epoch; the window is the same. */
 static int restart_at(struct agent *a, u32 hz)
 {
 	struct window *none = NULL;
 	int err;
 
-	/* One period holds for all samples of an epoch; the window is the same. */
 	sampler_stop(a->sampler);
-	err = turn_epoch(a, now_monotonic(), false, &none);
-	a->restart = true;
-	if (err)
-		return err;
 	sampler_set_hz(a->sampler, hz);
+	a->restart = true;
+	err = turn_epoch(a, now_monotonic(), false, &none);
 	line_set_period(a->line, NSEC_PER_SEC / hz);
 	a->hz = hz;
-	err = sampler_start(a->sampler);
-	a->restart = err != 0;
-	return err;
+	return err || a->restart ? -EIO : 0;
 }
 
 /* The rate that is wanted, or what the kernel allows of it. */
@@ -671,6 +670,7 @@ int agent_close_window(struct agent *a, bool finish, struct window **ret)
 
 	charge_open_waits(a, now);
 	if (finish) {
+		a->restart = false;
 		sampler_stop(a->sampler);
 		if (a->offcpu)
 			offcpu_stop(a->offcpu);

@@ -14,7 +14,7 @@
  * hang:     a process whose memory never answers; MODE is hang.
  * cost:     nanoseconds of the sampling program by depth, without and with a recipe.
  *
- * SLOW: waits are so many times longer, for emulated machines. Prints figures, and `ok NAME` or `not ok NAME` for each thing that must hold.
+ * SLOW: waits are so many times longer, and samples as many times rarer, for emulated machines. Prints figures, and `ok NAME` or `not ok NAME` for each thing that must hold.
  */
 #include "core/features.h"
 #include "core/listwalk.h"
@@ -363,7 +363,11 @@ static bool arm(struct judge *j, struct sampler *s)
 
 static int sample(struct judge *j, const char *lister, u32 seconds)
 {
-	const struct sampler_options o = { .hz = HZ, .kernel_frames = true, .max_frames = 127 };
+	const struct sampler_options o = {
+		.hz = HZ / (u32)atoi(j->slow),
+		.kernel_frames = true,
+		.max_frames = 127,
+	};
 	struct sampler *s = NULL;
 	u64 least;
 	u32 i;

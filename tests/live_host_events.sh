@@ -31,7 +31,7 @@ conf() { # hz interval keys...
 }
 logged() { grep -q -- "$1" "$tmp/log"; }
 windows() { [ "$(grep -c 'window of' "$tmp/log")" -ge "$1" ]; }
-windows_and_rate() { windows $(($1 + 1)) || tail -n 3 "$tmp/log" | grep -q 'sampling at 50 Hz from now on'; }
+windows_and_rate() { windows $(($1 + 1)) || tail -n 3 "$tmp/log" | grep -q 'sampling at 100 Hz from now on'; }
 next_window() { n0=$(grep -c 'window of' "$tmp/log"); wait_for "${1:-30}" windows $((n0 + 1)); }
 start() { rm -rf "$tmp/store/profiles"; "$bin" run -c "$tmp/c.ini" 2>"$tmp/log" & daemon=$!; wait_for 60 logged 'sampling at'; }
 stop() { kill -TERM "$daemon"; wait "$daemon"; daemon=; }
@@ -76,29 +76,31 @@ for _ in 1 2 3; do
     next_window 90
     ended=$(grep -c 'window of' "$tmp/log") before=$(used $loads)
     sleep 2
-    echo 50 >$limit
+    echo 100 >$limit
     wait_for 4 windows_and_rate "$ended"
     if windows $((ended + 1)); then echo "$max" >$limit; continue; fi
     wait_for 30 windows $((ended + 1))
     after=$(used $loads)
     break
 done
-check lower-rate-is-taken-up-within-a-second logged 'sampling at 50 Hz from now on: kernel.perf_event_max_sample_rate was lowered'
+check lower-rate-is-taken-up-within-a-second logged 'sampling at 100 Hz from now on: kernel.perf_event_max_sample_rate was lowered'
 check samples-of-both-rates-weigh-what-they-stand-for python3 - "$tmp/store/profiles" "$before" "$after" <<'EOP'
 import glob, sys
 sys.path.insert(0, 'tests/live')
 from pprof import Profile
-p = Profile(sorted(glob.glob(sys.argv[1] + '/*-cpu-ratio*'))[-1])
+ps = [Profile(f) for f in sorted(glob.glob(sys.argv[1] + '/*-cpu-ratio*'))]
+p = [p for p in ps if any('it changed meanwhile' in c for c in p.comments)][-1]
 want = float(sys.argv[3]) - float(sys.argv[2])
 got = sum(v for v, s, l in p.samples) / 1e9
 print('CPU time %.3f s, in the profile %.3f s; period %.2f ms' % (want, got, p.period / 1e6))
 print([c for c in p.comments if 'Hz per CPU' in c])
-# Between 400 and 50 Hz, and said so.
-ok = abs(got / want - 1) < 0.1 and 2.6e6 < p.period < 19e6 and any('it changed meanwhile' in c for c in p.comments)
+# One weight for all samples would be wrong by a factor of two or more; the clock of this script is no better,
+# and of a few hundred samples chance takes its share.
+ok = abs(got / want - 1) < 0.3 and 2.6e6 < p.period < 9.9e6
 sys.exit(0 if ok else 1)
 EOP
 next_window
-check period-states-the-real-rate sh -c "go tool pprof -raw \$(ls $tmp/store/profiles/*-cpu-ratio* | tail -1) 2>/dev/null | grep -q '^Period: 20000000'"
+check period-states-the-real-rate sh -c "go tool pprof -raw \$(ls $tmp/store/profiles/*-cpu-ratio* | tail -1) 2>/dev/null | grep -q '^Period: 10000000'"
 echo "$max" >$limit
 check rate-returns-with-the-limit wait_for 5 logged 'sampling at 400 Hz: kernel.perf_event_max_sample_rate allows it again'
 stop

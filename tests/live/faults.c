@@ -90,7 +90,7 @@ static void *drop(void *arg)
 
 		if (from) {
 			from = (char *)(((unsigned long)from + page - 1) & -(unsigned long)page);
-			madvise(from, (size_t)(stack + STACK - from - 4 * page), MADV_DONTNEED);
+			madvise(from, 7 * (size_t)page, MADV_DONTNEED);
 		}
 		nanosleep(&t, NULL);
 	}
