@@ -123,7 +123,7 @@ static bool is_open(const struct wait_slot *s, u64 task, u64 start)
  */
 static s64 take(struct wait_slot *s, u64 task, u64 start, u64 until)
 {
-	u64 from = __atomic_load_n(&s->from, __ATOMIC_ACQUIRE);
+	__u64 from = __atomic_load_n(&s->from, __ATOMIC_ACQUIRE);
 
 	if (!is_open(s, task, start))
 		return -1;
