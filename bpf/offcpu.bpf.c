@@ -113,14 +113,38 @@ static __always_inline s16 system_call(const struct user_regs *regs, void *entry
 #define FUTEX_TID_MASK 0x3fffffff
 #define FUTEX_WAITERS  0x80000000u
 
+/* Whether the thread's system call is futex(), and its first two arguments. */
 #if UNWIND_ARM64
 #define NR_FUTEX     98
 #define REGS_ARG1(r) ((r)->regs[0])
-#define REGS_ARG2(r) ((r)->regs[1])
+
+/* Field by field: all the registers would not fit the stack of four calls. */
+static __always_inline int futex_args(void *entry, u64 args[2])
+{
+	struct user_regs *regs = entry;
+	struct {
+		u64 pstate;
+	} mode;
+
+	return !bpf_probe_read_kernel(&mode, sizeof(mode), &regs->pstate) && !REGS_COMPAT(&mode) &&
+	       BPF_CORE_READ((struct pt_regs___entry *)entry, syscallno) == NR_FUTEX &&
+	       !bpf_probe_read_kernel(args, 2 * sizeof(u64), regs->regs);
+}
 #else
 #define NR_FUTEX     202
 #define REGS_ARG1(r) ((r)->di)
-#define REGS_ARG2(r) ((r)->si)
+
+static __always_inline int futex_args(void *entry, u64 args[2])
+{
+	struct user_regs regs;
+
+	if (bpf_probe_read_kernel(&regs, sizeof(regs), entry) ||
+	    system_call(&regs, entry) != NR_FUTEX)
+		return 0;
+	args[0] = regs.di;
+	args[1] = regs.si;
+	return 1;
+}
 #endif
 
 static __always_inline u32 task_state(struct task_struct *task)
@@ -152,17 +176,15 @@ static __always_inline u8 state_letter(u32 state)
  */
 static __always_inline u32 lock_holder(struct task_struct *task)
 {
-	struct user_regs regs;
-	void *entry = entry_regs(task);
 	u32 words[3];
+	u64 args[2];
 
-	if (bpf_probe_read_kernel(&regs, sizeof(regs), entry) ||
-	    system_call(&regs, entry) != NR_FUTEX ||
-	    bpf_probe_read_user(words, sizeof(words), (void *)REGS_ARG1(&regs)))
+	if (!futex_args(entry_regs(task), args) ||
+	    bpf_probe_read_user(words, sizeof(words), (void *)args[0]))
 		return 0;
 	if (words[0] & FUTEX_WAITERS)
 		return words[0] & FUTEX_TID_MASK;
-	return words[0] == 2 && (REGS_ARG2(&regs) & FUTEX_CMD_MASK) == FUTEX_WAIT ? words[2] : 0;
+	return words[0] == 2 && (args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT ? words[2] : 0;
 }
 
 /* --- what a wait stands for ------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 /* Shelf: edge. See agent.h. */
 #include "agent.h"
 
+#include "cpus.h"
 #include "features.h"
 #include "kallsyms.h"
 #include "line.h"
@@ -23,14 +24,17 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
-#define CYCLE_NS       (NSEC_PER_SEC / 4)
-#define NEWS_PAUSE_NS  (NSEC_PER_SEC / 20)
-#define CPU_CHECK_NS   NSEC_PER_SEC
-#define TRIM_NS        NSEC_PER_SEC
-#define SIDEBAND_BYTES (512u << 10) /* a CPU; holds about 3,000 execs' worth of a cycle */
-#define SYMBOL_BYTES   (64u << 20)
-#define MODULE_AGE_NS  (600 * NSEC_PER_SEC)
-#define PENDING_MAX    (64u << 20)
+#define CYCLE_NS        (NSEC_PER_SEC / 4)
+#define NEWS_PAUSE_NS   (NSEC_PER_SEC / 20)
+#define CPU_CHECK_NS    NSEC_PER_SEC
+#define TRIM_NS         NSEC_PER_SEC
+#define SIDEBAND_BYTES  (512u << 10) /* a CPU; holds about 3,000 execs' worth of a cycle */
+#define SYMBOL_BYTES    (64u << 20)
+#define MODULE_AGE_NS   (600 * NSEC_PER_SEC)
+#define PENDING_MAX     (64u << 20)
+#define LOW_LIMIT       1000 /* ticks a second at most, whatever the kernel's HZ is */
+#define LIMITED_SAMPLES 20   /* fewer say nothing about the rate */
+#define LIMITED_FACTOR  8
 
 /* A stack copied out of the ring buffer until the process events before it are in. */
 struct waiting {
@@ -55,8 +59,10 @@ struct agent {
 	struct line *line;
 	int epoll_fd;
 	u32 hz, want_hz;
-	bool no_cpu;
-	bool limited; /* by kernel.perf_event_max_sample_rate */
+	bool no_cpu, only_pids;
+	bool limited;              /* by kernel.perf_event_max_sample_rate */
+	bool low_limit;            /* so low that the kernel may take one sample a tick at most */
+	u64 busy_ns, busy_samples; /* when the epoch began: time of CPUs that were not idle */
 	bool restart; /* events are to be opened at another rate; tried again until they are */
 	u8 *bytes;
 	u32 nbytes, bytes_cap;
@@ -75,14 +81,15 @@ static int add_fd(struct agent *a, int fd, u32 how)
 	return epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
-static u32 kernel_rate_limit(u32 hz)
+/* What the kernel allows of a rate. */
+static u32 limit_rate(struct agent *a, u32 hz)
 {
 	_cleanup_free_ char *text = NULL;
-	unsigned long max;
+	unsigned long max = 0;
 
-	if (read_file("/proc/sys/kernel/perf_event_max_sample_rate", 64, &text, NULL))
-		return hz;
-	max = strtoul(text, NULL, 10);
+	if (!read_file("/proc/sys/kernel/perf_event_max_sample_rate", 64, &text, NULL))
+		max = strtoul(text, NULL, 10);
+	a->low_limit = max && max <= LOW_LIMIT;
 	return max && max < hz ? (u32)max : hz;
 }
 
@@ -264,8 +271,9 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 		return log_err(-ENOMEM, "cannot start: out of memory");
 	a->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	a->want_hz = o->hz;
-	a->hz = kernel_rate_limit(o->hz);
+	a->hz = limit_rate(a, o->hz);
 	a->no_cpu = o->no_cpu;
+	a->only_pids = o->only_pids;
 	a->limited = a->hz < o->hz;
 	if (a->limited)
 		log_warn(
@@ -362,12 +370,41 @@ int agent_add_pid(struct agent *a, u32 pid)
 	return err ? log_err(err, "cannot select process %u: %s", pid, strerror(-err)) : 0;
 }
 
+static u64 samples_due(struct agent *a)
+{
+	u64 due = sampler_stat(a->sampler, BPF_STAT_DUE);
+
+	return a->only_pids ? due + sampler_stat(a->sampler, BPF_STAT_FILTERED) : due;
+}
+
+/*
+ * What a sample of the epoch that ends stands for. Where the kernel allows not more than one sample
+ * a tick, it stops an event after each sample until the next tick (kernel/events/core.c,
+ * __perf_event_account_interrupt), so that samples come later than asked for; then the period is
+ * what the CPUs were busy for, by the number of samples.
+ */
+static u64 epoch_period(struct agent *a)
+{
+	u64 nominal = NSEC_PER_SEC / a->hz, busy = 0, n = samples_due(a), ns, real;
+	bool known = !cpus_busy(&busy) && busy >= a->busy_ns;
+
+	ns = busy - a->busy_ns;
+	n -= MIN(n, a->busy_samples);
+	a->busy_ns = busy;
+	a->busy_samples += n;
+	if (!a->low_limit || !known || n < LIMITED_SAMPLES)
+		return nominal;
+	real = ns / n;
+	return real > nominal / 2 && real < LIMITED_FACTOR * nominal ? real : nominal;
+}
+
 int agent_start(struct agent *a)
 {
 	int err;
 
 	a->window_mono_ns = now_monotonic();
 	a->window_real_ns = now_realtime();
+	epoch_period(a); /* from now on */
 	err = line_open_epoch(a->line, sampler_epoch(a->sampler), true, a->window_real_ns);
 	if (!err)
 		start_offcpu(a);
@@ -526,7 +563,7 @@ static void count_pending(struct agent *a)
 static int turn_epoch(struct agent *a, u64 now, bool new_window, struct window **ret)
 {
 	struct count_target t = { a, sampler_epoch(a->sampler) };
-	u64 end = a->window_real_ns + (now - a->window_mono_ns);
+	u64 end = a->window_real_ns + (now - a->window_mono_ns), period;
 	int err;
 
 	/* What waited so far belongs to the window that ends. */
@@ -539,6 +576,7 @@ static int turn_epoch(struct agent *a, u64 now, bool new_window, struct window *
 	err = line_open_epoch(a->line, t.epoch + 1, new_window, a->window_real_ns);
 	/* First: the flip waits for programs, and what is due meanwhile is of the next one. */
 	update_stats(a);
+	period = epoch_period(a);
 	if (!err)
 		err = sampler_flip(a->sampler);
 	if (err)
@@ -547,6 +585,7 @@ static int turn_epoch(struct agent *a, u64 now, bool new_window, struct window *
 	if (a->restart)
 		a->restart = sampler_start(a->sampler) != 0;
 	cycle(a);
+	line_set_period(a->line, period);
 	err = sampler_read_counts(a->sampler, on_count, &t);
 	if (!err && a->offcpu)
 		err = offcpu_read_counts(a->offcpu, on_count, &t);
@@ -566,7 +605,6 @@ static int restart_at(struct agent *a, u32 hz)
 	sampler_set_hz(a->sampler, hz);
 	a->restart = true;
 	err = turn_epoch(a, now_monotonic(), false, &none);
-	line_set_period(a->line, NSEC_PER_SEC / hz);
 	a->hz = hz;
 	return err || a->restart ? -EIO : 0;
 }
@@ -574,7 +612,7 @@ static int restart_at(struct agent *a, u32 hz)
 /* The rate that is wanted, or what the kernel allows of it. */
 static void follow_rate(struct agent *a)
 {
-	u32 before = a->hz, hz = kernel_rate_limit(a->want_hz);
+	u32 before = a->hz, hz = limit_rate(a, a->want_hz);
 
 	if (a->no_cpu || (hz == before && !a->restart) || restart_at(a, hz))
 		return;
@@ -597,9 +635,10 @@ static u32 capacity(const struct agent *a)
 
 static void housekeeping(struct agent *a, u64 now)
 {
+	/* In each cycle: until then the kernel drops what is over a lowered limit. */
+	follow_rate(a);
 	if (now - a->cpu_check_ns > CPU_CHECK_NS) {
 		a->cpu_check_ns = now;
-		follow_rate(a);
 		if (sampler_follow_cpus(a->sampler))
 			log_info("CPUs changed: %u are sampled now", sampler_ncpus(a->sampler));
 		if (sideband_follow_cpus(a->sideband))

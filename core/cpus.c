@@ -38,3 +38,26 @@ int cpus_online(struct cpu_set_bits *ret)
 
 	return err ? err : cpus_parse(text, ret);
 }
+
+int cpus_busy_parse(const char *text, long ticks, u64 *ret_ns)
+{
+	unsigned long long user, nice, system, idle, iowait, irq, softirq;
+
+	if (ticks <= 0 || sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice,
+				 &system, &idle, &iowait, &irq, &softirq) != 7)
+		return -EINVAL;
+	*ret_ns = (user + nice + system + irq + softirq) * (NSEC_PER_SEC / (u64)ticks);
+	return 0;
+}
+
+int cpus_busy(u64 *ret_ns)
+{
+	_cleanup_fclose_ FILE *f = fopen("/proc/stat", "re");
+	char line[512];
+
+	if (!f)
+		return -errno;
+	/* The file is long: a line for each CPU, numbers for each interrupt. */
+	return fgets(line, sizeof(line), f) ? cpus_busy_parse(line, sysconf(_SC_CLK_TCK), ret_ns)
+					    : -EINVAL;
+}

@@ -14,3 +14,10 @@ struct cpu_set_bits {
 int cpus_parse(const char *text, struct cpu_set_bits *ret);
 /* CPUs online now. */
 int cpus_online(struct cpu_set_bits *ret);
+/*
+ * Time that all CPUs together were not idle, since boot, from the first line of /proc/stat; it
+ * counts ticks, so it is right in the mean. Returns 0, -EINVAL, or -errno.
+ */
+int cpus_busy(u64 *ret_ns);
+/* The same for a text; ticks: of its unit, per second. */
+int cpus_busy_parse(const char *text, long ticks, u64 *ret_ns);

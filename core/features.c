@@ -17,6 +17,11 @@
 #include <sys/syscall.h>
 
 #define BTF_PATH "/sys/kernel/btf/vmlinux"
+#ifdef __aarch64__
+#define OWN_INTERRUPT "btf_trace_ipi_entry"
+#else
+#define OWN_INTERRUPT "btf_trace_irq_work_entry"
+#endif
 #define BTF_MAX  (64u << 20) /* five to ten times what kernels have */
 #define ARGS_MAX 32          /* of a function that is looked at */
 
@@ -158,9 +163,13 @@ static void see_function(const struct btf *btf, const struct btf_type *t, struct
 /* A raw tracepoint's type takes one argument before the tracepoint's own. */
 static void see_typedef(const struct btf *btf, const struct btf_type *t, struct features *f)
 {
+	const char *name = name_at(btf, t->name_off);
 	int args;
 
-	if (strcmp(name_at(btf, t->name_off), "btf_trace_sched_switch"))
+	/* x86: arch/x86/include/asm/trace/irq_vectors.h; arm64: include/trace/events/ipi.h */
+	if (!strcmp(name, OWN_INTERRUPT))
+		f->own_interrupt = true;
+	if (strcmp(name, "btf_trace_sched_switch"))
 		return;
 	args = args_of(btf, t->type);
 	if (args > 1)

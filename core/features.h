@@ -37,6 +37,7 @@ struct features {
 	/* Where programs can be attached. */
 	bool perf_link;          /* a BPF link on a perf event, 5.15; libbpf falls back by itself */
 	u32 sched_switch_args;   /* of tp_btf/sched_switch: 3, or 4 with the state before, 5.18 */
+	bool own_interrupt;      /* tracepoint of interrupts that a CPU sends itself */
 	bool iter_task;          /* iter/task, 5.8 */
 	bool iter_task_filtered; /* link_info.task.{tid,pid,pid_fd}, 6.1 */
 	bool iter_task_sleeps;   /* iter.s/task, 5.18 */

@@ -483,12 +483,11 @@ static int seed(struct offcpu *o)
 
 int offcpu_start(struct offcpu *o)
 {
-	u32 i;
 	int err = 0;
 
-	/* What was open when we looked last has ended unseen. */
-	for (i = 0; i < o->nslots; i++)
-		__atomic_store_n(&o->slots[i].start, 0, __ATOMIC_RELAXED);
+	/* What was open when we looked last has ended unseen, and so have threads. */
+	if (!o->switches)
+		memset(o->slots, 0, o->nslots * sizeof(*o->slots));
 	if (o->mode == OFFCPU_INTERRUPT && !o->after)
 		err = attach(o, "after_switch", &o->after);
 	if (!err && !o->switches)

@@ -536,6 +536,20 @@ static void check_task_work(struct probe *p, struct check *c)
 	REMEDY(c, "use Linux 6.18 or newer");
 }
 
+/* In the order in which core/offcpu.c tries them. */
+static void check_waits(struct probe *p, struct check *c)
+{
+	if (p->f->task_work != TASK_WORK_NONE) {
+		set(c, STATE_OK, "stacks of waits are taken by the threads, when they have waited");
+	} else if (p->f->own_interrupt) {
+		set(c, STATE_OK, "stacks of waits are taken in an interrupt, when they are over");
+	} else {
+		set(c, STATE_LIMITED, "stacks of waits are taken when they begin");
+		COST(c, "each wait is paid for, kept or not; of many short ones a share is seen");
+		REMEDY(c, "use Linux 6.18 or newer");
+	}
+}
+
 /* As core/threads.c needs it. */
 static void check_iterator(struct probe *p, struct check *c)
 {
@@ -825,6 +839,7 @@ static const struct item {
 	{ "build ids of mappings", check_build_id, EXTRA },
 	{ "user registers", check_registers, EXTRA },
 	{ "task work", check_task_work, EXTRA },
+	{ "off CPU", check_waits, EXTRA },
 	{ "thread iterator", check_iterator, EXTRA },
 	{ "other BPF features", check_helpers, EXTRA },
 	{ "probes", check_probes, EXTRA },
@@ -920,6 +935,7 @@ static void put_features(FILE *out, const struct features *f)
 								      : 0 },
 		{ "perf_link", f->perf_link },
 		{ "sched_switch_args", (int)f->sched_switch_args },
+		{ "own_interrupt", f->own_interrupt },
 		{ "iter_task", f->iter_task },
 		{ "iter_task_filtered", f->iter_task_filtered },
 		{ "iter_task_sleeps", f->iter_task_sleeps },

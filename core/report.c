@@ -171,7 +171,7 @@ static void line_rate(struct report *r, const struct window *w)
 		append(dst, sizeof(r->text[0]), ", %" PRIu64 " configured", c->configured_hz);
 	mean = 1e9 / (double)report_period(w, (u32)c->hz);
 	if (mean > 1.01 * (double)c->hz || mean < 0.99 * (double)c->hz)
-		append(dst, sizeof(r->text[0]), "; it changed meanwhile, the mean is %.1f", mean);
+		append(dst, sizeof(r->text[0]), "; really %.1f in this window", mean);
 }
 
 static void line_offcpu(struct report *r, u64 min_ns)

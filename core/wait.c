@@ -122,6 +122,7 @@ static const struct {
 	{ "futex_wait_queue", WAIT_FUTEX, 2 },
 	{ "futex_wait_queue_me", WAIT_FUTEX, 2 },
 	{ "futex_wait_requeue_pi", WAIT_FUTEX, 2 },
+	{ "get_signal", WAIT_FROZEN, 2 }, /* what it sleeps in otherwise has a state or name */
 	{ "handle_mm_fault", WAIT_PAGE_FAULT, 3 },
 	{ "handle_userfault", WAIT_PAGE_FAULT, 3 },
 	{ "hrtimer_nanosleep", WAIT_SLEEP, 2 },

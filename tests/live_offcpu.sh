@@ -155,3 +155,97 @@ say(abs(mine['open'][0] / told['open'] - 1) < 0.02 and mine['open'][1] >= 5,
 say(other['open'][1] >= 5 and abs(other['open'][0] / duration - 1) < 0.05 and most < 1.05,
     'wait-from-before-the-profiler-is-charged-window-by-window')
 EOP
+
+# --- a frozen thread waits, though it asked for nothing -------------------------------------------
+group=
+for g in /sys/fs/cgroup /sys/fs/cgroup/unified; do
+    [ -e $g/cgroup.procs ] && mkdir "$g/ebpfprofiler-test-$$" 2>/dev/null && group=$g/ebpfprofiler-test-$$ && break
+done
+if [ -z "$group" ]; then
+    mkdir -p "$tmp/cgroup" && mount -t cgroup2 none "$tmp/cgroup" 2>/dev/null &&
+        mkdir "$tmp/cgroup/ebpfprofiler-test-$$" && group=$tmp/cgroup/ebpfprofiler-test-$$
+fi
+if [ -n "$group" ]; then
+    "$tmp/waits_fp" spin 9 >/dev/null & spinner=$!
+    echo $spinner >"$group/cgroup.procs"
+    "$bin" record -e offcpu -d 5 -p $spinner -o "$tmp/frozen.pb.gz" 2>"$tmp/frozen.err" & recorder=$!
+    sleep 3
+    echo 1 >"$group/cgroup.freeze"
+    sleep 1
+    echo 0 >"$group/cgroup.freeze"
+    wait $recorder
+    kill $spinner 2>/dev/null
+    wait $spinner 2>/dev/null
+    check frozen-time-is-a-wait-and-says-so python3 - "$tmp/frozen.pb.gz" <<'EOP'
+import sys
+sys.path.insert(0, 'tests/live')
+from pprof import Profile
+p = Profile(sys.argv[1], 'offcpu')
+frozen = {}
+for v, s, l in p.samples:
+    if l.get('wait') == 'frozen' and 'spin' in [f[0] for f in s]:
+        frozen[l['thread.name']] = frozen.get(l['thread.name'], 0) + v
+print({k: '%.3f s' % (v / 1e9) for k, v in frozen.items()})
+# Two threads of one name, a second each.
+total = sum(frozen.values()) / 1e9
+sys.exit(0 if 1.2 < total < 2.2 else 1) # each when it next gets a CPU
+EOP
+    rmdir "$group" 2>/dev/null
+    case $group in "$tmp"/*) umount "$tmp/cgroup" ;; esac
+else
+    no frozen-time-is-a-wait-and-says-so
+fi
+
+# --- locks --------------------------------------------------------------------------------------
+record lock -e lock --offcpu-dwarf -- "$tmp/waits_tables" lock 4
+check lock-profile-names-mutex-and-holder python3 - "$tmp/lock.pb.gz" "$tmp/lock.json" <<'EOP'
+import json, sys
+sys.path.insert(0, 'tests/live')
+from pprof import Profile
+told = json.load(open(sys.argv[2]))
+p = Profile(sys.argv[1], 'lock')
+at, held = 0, 0
+for v, s, l in p.samples:
+    names = [f[0] for f in s]
+    if l.get('lock.address') != told['address']:
+        continue
+    at += v
+    other = {'lock-a': 'lock-b', 'lock-b': 'lock-a'}.get(l['thread.name'])
+    held += v if l.get('lock.holder') == other else 0
+print(told, 'at the mutex %.3f s, of which %.1f %% say who had it' % (at / 1e9, 100 * held / max(at, 1)))
+sys.exit(0 if abs(at / told['lock'] - 1) < 0.03 and held > 0.95 * at else 1)
+EOP
+
+# --- pages that are not there ---------------------------------------------------------------------
+gcc -O2 -fomit-frame-pointer -pthread -o "$tmp/faults" tests/live/faults.c || exit 1
+for memory in shared uffd; do
+    for what in spin sleep; do
+        record "$memory-$what" -e cpu,offcpu -F 9 --offcpu-dwarf --offcpu-min-ms 4 -- "$tmp/faults" $memory $what 5
+    done
+done
+cat >"$tmp/judge_faults.py" <<'EOP'
+import json, sys
+sys.path.insert(0, 'tests/live')
+from pprof import Profile
+tmp, memory, what = sys.argv[1:]
+t = 'cpu' if what == 'spin' else 'offcpu'
+told = json.load(open('%s/%s-%s.json' % (tmp, memory, what)))
+p = Profile('%s/%s-%s.pb.gz' % (tmp, memory, what), t)
+at = whole = 0
+for v, s, l in p.samples:
+    user = [f[0] for f in s if f[1] != '[kernel.kallsyms]']
+    if 'busy' in user:
+        at += v
+        whole += v * (user.count('level') == 40 and 'base' in user)
+print(memory, what, told, 'in busy() %.3f s, whole %.1f %%' % (at / 1e9, 100 * whole / max(at, 1)))
+print([c for c in p.comments if 'stacks' in c])
+if memory == 'shared':
+    sys.exit(0 if at > 5e8 and whole > 0.85 * at else 1)
+# Nobody waits for a page that nobody serves, and the cause has a name.
+sys.exit(0 if at > 5e8 and told['rounds'] > 15 and told['worst'] < 2e9 and
+         ('sleep' == what or any('not resident' in c for c in p.comments)) else 1)
+EOP
+check walks-cut-by-missing-pages-are-finished-on-cpu python3 "$tmp/judge_faults.py" "$tmp" shared spin
+check walks-cut-by-missing-pages-are-finished-off-cpu python3 "$tmp/judge_faults.py" "$tmp" shared sleep
+check pages-of-userfaultfd-are-left-alone-on-cpu python3 "$tmp/judge_faults.py" "$tmp" uffd spin
+check pages-of-userfaultfd-are-left-alone-off-cpu python3 "$tmp/judge_faults.py" "$tmp" uffd sleep

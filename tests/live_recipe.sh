@@ -1,7 +1,7 @@
 #!/bin/sh
 # Lists that change at full speed by a known rule, taken in each place where recipes are executed:
-# in the sample, by an iterator, from outside. None may break the rule. tests/list_judge.c judges.
-: "${B:=build}" "${SECONDS_EACH:=6}"
+# in the sample, when a wait ends, by an iterator, from outside. None may break the rule. tests/list_judge.c judges.
+: "${B:=build}" "${SECONDS_EACH:=4}"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 case $(uname -m) in
@@ -13,7 +13,7 @@ gcc -O2 -I. -fno-omit-frame-pointer $own -o "$tmp/lister" tests/live/lister.c -l
 for mode in list array jit; do
     "$B/tests/list_judge" "$tmp/lister" sample $mode "$SECONDS_EACH"
 done
-for place in iterator outside; do
+for place in offcpu iterator outside; do
     for mode in list array; do
         "$B/tests/list_judge" "$tmp/lister" $place $mode "$SECONDS_EACH"
     done

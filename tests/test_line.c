@@ -16,6 +16,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/syscall.h>
 /* after those */
 #include <cmocka.h>
 
@@ -267,6 +268,146 @@ static void malformed_events_are_refused(void **state __unused)
 	player_fini(&p);
 }
 
+/* One stack of a wait of process 8, as the programs send it; two kernel frames. */
+struct wait_stack {
+	struct stack_event ev;
+	u64 ip[3];
+};
+
+static void make_wait(struct wait_stack *s, u64 object, u64 hash)
+{
+	*s = (struct wait_stack){
+		.ev = {
+			.key = {
+				.start_ns = 1,
+				.stack_hash = hash,
+				.object = object,
+				.tgid = 8,
+				.exec_id = 1,
+				.kind = STACK_OFF_CPU,
+				.state = 'S',
+				.call = SYS_futex,
+				.comm = "a",
+			},
+			.time_ns = 20,
+			.tid = 9,
+			.nkernel = 1,
+			.nuser = 1,
+			.end = STACK_END_COMPLETE,
+		},
+		.ip = { 0xffffffff00000001, 0x10008 },
+	};
+}
+
+static void play_process(struct player *p)
+{
+	char exec[] = "exec 10 8 a", map[] = "mmap 11 8 10000 20000 0 /bin/a";
+
+	play(p, exec);
+	play(p, map);
+}
+
+static const char *label(const struct window *w, const struct profile_sample *s, const char *key)
+{
+	const struct label_set *l = &w->labels[s->labels];
+	u32 i;
+
+	for (i = 0; i < l->nlabels; i++)
+		if (!strcmp(l->labels[i].key, key))
+			return l->labels[i].value;
+	return NULL;
+}
+
+static const struct profile *profile_of(const struct window *w, const char *type)
+{
+	u32 i;
+
+	for (i = 0; i < w->nprofiles; i++)
+		if (!strcmp(w->profiles[i].type->name, type))
+			return &w->profiles[i];
+	return NULL;
+}
+
+static void waits_go_by_their_time_into_a_profile_of_their_own(void **state __unused)
+{
+	u64 kept = stat_get(STAT_waits_kept), cpu = stat_get(STAT_samples_kept);
+	const struct stack_count count = { .count = 3, .ns = 123456789 };
+	const struct profile *offcpu;
+	struct wait_stack s;
+	struct window *w;
+	struct player p;
+
+	player_init(&p, stderr, NULL);
+	play_process(&p);
+	make_wait(&s, 0, 77);
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), 0);
+	line_count(p.line, 0, &s.ev.key, &count);
+	w = line_close_epoch(p.line, 0, 2);
+	assert_int_equal(w->nprofiles, 1);
+	offcpu = profile_of(w, "offcpu");
+	assert_non_null(offcpu);
+	assert_int_equal(offcpu->nsamples, 1);
+	assert_int_equal(offcpu->samples[0].count, 3);
+	assert_int_equal(offcpu->samples[0].value_ns, 123456789);
+	assert_string_equal(label(w, &offcpu->samples[0], "thread.state"), "S");
+	assert_string_equal(label(w, &offcpu->samples[0], "wait"), "futex");
+	assert_null(label(w, &offcpu->samples[0], "lock.address"));
+	assert_int_equal(stat_get(STAT_waits_kept) - kept, 3);
+	assert_int_equal(stat_get(STAT_samples_kept), cpu);
+	window_free(w);
+	player_fini(&p);
+}
+
+static void waits_for_locks_are_in_the_profile_of_locks_too(void **state __unused)
+{
+	const struct stack_count count = { .count = 2, .ns = 1000 };
+	const struct profile *lock, *offcpu;
+	struct wait_stack s;
+	struct window *w;
+	struct player p;
+	u64 object;
+
+	player_init(&p, stderr, NULL);
+	play_process(&p);
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	for (object = 0x7000; object <= 0x8000; object += 0x1000) {
+		make_wait(&s, object, 77);
+		assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), 0);
+		line_count(p.line, 0, &s.ev.key, &count);
+	}
+	w = line_close_epoch(p.line, 0, 2);
+	offcpu = profile_of(w, "offcpu");
+	lock = profile_of(w, "lock");
+	assert_true(offcpu && lock);
+	/* Two locks at one place: one wait place, two lock places. */
+	assert_int_equal(offcpu->nsamples, 1);
+	assert_int_equal(offcpu->samples[0].value_ns, 2000);
+	assert_int_equal(lock->nsamples, 2);
+	assert_int_equal(lock->samples[0].value_ns, 1000);
+	assert_string_equal(label(w, &lock->samples[0], "lock.address"), "0x7000");
+	assert_string_equal(label(w, &lock->samples[1], "lock.address"), "0x8000");
+	window_free(w);
+	player_fini(&p);
+}
+
+static void lost_waits_are_told_apart_from_lost_samples(void **state __unused)
+{
+	u64 waits = stat_get(STAT_wait_lost_ring_full), samples = stat_get(STAT_lost_ring_full);
+	const struct stack_count count = { .count = 5, .ns = 1000 };
+	struct wait_stack s;
+	struct player p;
+
+	player_init(&p, stderr, NULL);
+	make_wait(&s, 0, 77);
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	line_count(p.line, 0, &s.ev.key, &count);
+	assert_int_equal(stat_get(STAT_wait_lost_ring_full) - waits, 5);
+	assert_int_equal(stat_get(STAT_lost_ring_full), samples);
+	window_free(line_close_epoch(p.line, 0, 2));
+	player_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -278,6 +419,9 @@ int main(void)
 		cmocka_unit_test(remapped_library_is_seen_as_of_the_sample),
 		cmocka_unit_test(count_without_its_stack_is_a_named_loss),
 		cmocka_unit_test(malformed_events_are_refused),
+		cmocka_unit_test(waits_go_by_their_time_into_a_profile_of_their_own),
+		cmocka_unit_test(waits_for_locks_are_in_the_profile_of_locks_too),
+		cmocka_unit_test(lost_waits_are_told_apart_from_lost_samples),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

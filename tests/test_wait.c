@@ -68,6 +68,12 @@ static void test_what_happens_to_a_thread_outdoes_what_it_asked_for(void **state
 		WAIT_SWAP);
 	assert_int_equal(reason('S', SYS_read, STACK("do_freezer_trap", "get_signal")),
 			 WAIT_FROZEN);
+	/* Where the compiler has put the one into the other. */
+	assert_int_equal(reason('S', SYS_futex,
+				STACK("get_signal", "arch_do_signal_or_restart",
+				      "irqentry_exit_to_user_mode")),
+			 WAIT_FROZEN);
+	assert_int_equal(reason('D', -1, STACK("do_coredump", "get_signal")), WAIT_EXIT);
 	assert_int_equal(reason('D', SYS_read,
 				STACK("mutex_lock", "try_to_free_pages", "handle_mm_fault",
 				      "exc_page_fault")),

@@ -93,6 +93,7 @@ void check_sums(const struct profile *p, const char *name);
 
 /* --- cases: one command each, 0 when all is well --------------------------------------------- */
 
+int case_waits(void);
 int case_sysctls(void);
 int case_lockdown(void);
 int case_rights(void);

@@ -6,7 +6,7 @@
  *
  * MEMORY shared: a memfd's pages; what is dropped is still in the file. uffd: private memory
  * registered with a userfaultfd that nobody reads: who touches a dropped page waits for ever.
- * WHAT spin: computes at the bottom; sleep: sleeps there for 5 ms at a time.
+ * WHAT spin: computes at the bottom; sleep: sleeps there for 150 ms at a time.
  *
  * Prints one line of JSON: rounds done and the longest of them, in nanoseconds.
  */
@@ -46,7 +46,7 @@ static long long now(void)
 
 NOINLINE static unsigned busy(void)
 {
-	struct timespec t = { 0, 5000000 };
+	struct timespec t = { 0, 150000000 };
 	long long last = now(), at;
 	unsigned x = 1;
 
