@@ -36,7 +36,7 @@ static struct {
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-#define NOINLINE __attribute__((noinline, noclone))
+#define NOINLINE __attribute__((noinline))
 
 NOINLINE static void inner(void)
 {
