@@ -462,6 +462,18 @@ static bool records_runtime(const struct record_options *o)
 	return false;
 }
 
+/* Waits alone were asked for, and there is no way to see them here. */
+static int check_waits(const struct record_options *o, struct agent *a)
+{
+	struct agent_waits w;
+
+	agent_waits(a, &w);
+	if (records(o, &sample_cpu) || w.mode)
+		return 0;
+	return log_err(-EOPNOTSUPP, "cannot record waits here: %s",
+		       w.refused ? w.refused : "not known why");
+}
+
 static int record(const struct record_options *o, const char *path, int signals, pid_t child,
 		  int go, int failed)
 {
@@ -497,6 +509,8 @@ static int record(const struct record_options *o, const char *path, int signals,
 		report_begin(&r);
 		err = agent_start(a);
 	}
+	if (!err)
+		err = check_waits(o, a);
 	if (!err)
 		cost_meter_init(&meter, a, 0);
 	close(go); /* the command runs, or, after an error, meets a closed pipe and is ended below */

@@ -439,6 +439,16 @@ static void reload(struct config *c, const char *path)
 	log_info("configuration read again from '%s'", path);
 }
 
+/* How waits are seen, if they are; why not was told where it turned out. */
+static void tell_waits(const struct daemon *d)
+{
+	struct agent_waits w;
+
+	agent_waits(d->agent, &w);
+	if (w.mode)
+		log_info("waits of %.6g ms and more: %s", d->config->offcpu_min_ms, w.mode);
+}
+
 static int run(struct config *c, const char *path, int signals)
 {
 	struct daemon d;
@@ -457,6 +467,7 @@ static int run(struct config *c, const char *path, int signals)
 				 agent_hz(d.agent), agent_clock(d.agent), c->upload_interval_s,
 				 store_path(d.store), *c->upload_url ? " and to " : "",
 				 c->upload_url);
+			tell_waits(&d);
 			err = daemon_work(&d, signals);
 		}
 		daemon_stop(&d);

@@ -8,9 +8,10 @@ does meets all of them alike. A condition's slowdown is its time over the mean o
 bare runs; the table has the median of these ratios and its 95 % confidence bounds (order
 statistics, no assumption on the distribution).
 
-Two times are taken. CPU time of the work's own threads has in it what a profiler does inside them:
-interrupts, BPF programs, cold caches; what else runs on the machine hardly touches it. Wall time
-has everything in it, the profiler's own threads too, and the machine's other load.
+The work takes less than a second at a time and runs with real-time priority, on every CPU, so that
+nothing else gets in between: its time has in it what a profiler does inside it, that is interrupts,
+BPF programs and cold caches. What the profiler's own threads use is measured beside it and has a
+column of its own: on a host that is full, the sum of the slowdown and of own / CPUs is what is lost.
 """
 import math
 import os
@@ -25,6 +26,7 @@ B = os.environ.get('B', 'build')
 BLOCKS = int(os.environ.get('BLOCKS', '15'))
 ONLY = os.environ.get('CONDITIONS', '').split(';') if os.environ.get('CONDITIONS') else None
 WORKS = os.environ.get('WORKS', 'compute,pingpong,pingpong2').split(',')
+PREFIX = os.environ.get('PREFIX', 'chrt -f 1').split()
 TMP = sys.argv[1]
 NCPU = os.cpu_count()
 SETTLE = 2.0
@@ -139,21 +141,29 @@ def conditions():
 
 class Compute:
     title = f'computing, one thread on each of {NCPU} CPUs'
-    rounds = 20000
+    rounds = 8000
+
+    def start(self, cpu, rounds):
+        return subprocess.Popen(PREFIX + [f'{TMP}/work', str(rounds), str(cpu)], stdout=subprocess.PIPE)
 
     def run(self):
-        ps = [subprocess.Popen([f'{TMP}/work', str(self.rounds), str(cpu)], stdout=subprocess.PIPE)
-              for cpu in range(NCPU)]
+        ps = [self.start(cpu, self.rounds) for cpu in range(NCPU)]
         out = [list(map(int, p.communicate()[0].split())) for p in ps]
         return statistics.mean(o[0] for o in out), sum(o[1] for o in out), 0
 
 
-class PingPong:
+class PingPong(Compute):
+    """CPUs that do not switch compute: what a neighbour does is the same in all runs."""
+
     def __init__(self, title, rounds, a, b):
         self.title, self.rounds, self.cpus = title, rounds, (a, b)
 
     def run(self):
-        out = subprocess.check_output([f'{TMP}/pingpong', str(self.rounds)] + [str(c) for c in self.cpus])
+        others = [self.start(cpu, 1 << 30) for cpu in range(NCPU) if cpu not in self.cpus]
+        out = subprocess.check_output(PREFIX + [f'{TMP}/pingpong', str(self.rounds)] + [str(c) for c in self.cpus])
+        for p in others:
+            p.kill()
+            p.communicate()
         wall, cpu, switches = map(int, out.split())
         return wall, cpu, switches
 
@@ -181,6 +191,7 @@ def measure(work, c):
             c[name].start()
             before, t0 = cpu_seconds(c[name].pid), time.monotonic()
             wall, cpu, switches = work.run()
+            time.sleep(0.3)
             own = (cpu_seconds(c[name].pid) - before) / (time.monotonic() - t0) if c[name].pid else 0
             c[name].stop()
             if name == 'bare':
@@ -228,7 +239,8 @@ def account(work, c):
         end = time.monotonic() + 61 - SETTLE
         while time.monotonic() < end:
             work.run()
-        time.sleep(1)
+            time.sleep(0.5) # others want to live
+        time.sleep(2)
         print(f'  {name}: {c[name].account()}')
         c[name].stop()
 
@@ -236,8 +248,8 @@ def account(work, c):
 def main():
     works = {
         'compute': Compute(),
-        'pingpong': PingPong('switching, a pipe ping-pong on one CPU', 200000, 0, 0),
-        'pingpong2': PingPong('switching, the same across two CPUs', 60000, 0, 1 % NCPU),
+        'pingpong': PingPong('switching, a pipe ping-pong on one CPU', 60000, 0, 0),
+        'pingpong2': PingPong('switching, the same across two CPUs', 20000, 0, 1 % NCPU),
     }
     c = conditions()
     for name in WORKS:

@@ -10,6 +10,7 @@
  *           what it was has the list that it had.
  * outside:  waiting threads, by process_vm_readv between two looks at their counts; and, to see
  *           that the rule sees what it should, a running thread without any such care.
+ * many:     a process of 20,000 threads, which no call looks at all of.
  * quiet:    microseconds of a look at waiting threads none of which has changed.
  * cold:     as sample, at a low rate, of lists some of whose pages are not resident; MODE is cold.
  * hang:     a process whose memory never answers; MODE is hang.
@@ -690,6 +691,63 @@ static int iterator(struct judge *j, const char *lister, u32 seconds)
 	return 0;
 }
 
+struct many {
+	u8 *seen; /* by tid */
+	u32 n, again;
+};
+
+#define PIDS (1u << 22) /* kernel: PID_MAX_LIMIT */
+
+static void on_one_of_many(void *arg, const struct thread_event *ev, const u64 *words __unused)
+{
+	struct many *m = arg;
+
+	m->again += m->seen[ev->tid % PIDS];
+	m->n += !m->seen[ev->tid % PIDS];
+	m->seen[ev->tid % PIDS] = 1;
+}
+
+static int many(struct judge *j, const char *lister)
+{
+	const u32 threads = 20001;
+	struct reader *reader = reader_new();
+	struct threads *t = threads_open(reader);
+	struct many m = { .seen = calloc(1, PIDS) };
+	struct threads_told told = { .more = true };
+	u64 before, longest = 0, sum = 0;
+	u32 i, most = 0;
+	int err;
+
+	if (!t || !m.seen || !start(j, lister, "0", "20000", "5"))
+		return 1;
+	nap(5 * NSEC_PER_SEC);
+	j->entry.recipe = j->recipe;
+	j->entry.gen = 7;
+	for (i = 0; i < 100 && told.more; i++) {
+		before = now_monotonic();
+		err = threads_can_walk(t)
+			      ? threads_walk(t, (u32)j->pid, &j->entry, on_one_of_many, &m, &told)
+			      : threads_counts(t, (u32)j->pid, on_one_of_many, &m, &told);
+		if (err) {
+			fprintf(stderr, "call %u: %s\n", i, strerror(-err));
+			return 1;
+		}
+		before = now_monotonic() - before;
+		sum += before;
+		longest = MAX(longest, before);
+		most = MAX(most, told.told);
+	}
+	stop(j);
+	printf("%u threads in %u calls, at most %u in one; the longest took %.1f ms\n", m.n, i,
+	       most, (double)longest / 1e6);
+	out(m.n == threads && !m.again && most <= THREADS_MAX && i > 1, j, "calls-take-turns");
+	out(longest < NSEC_PER_SEC, j, "no-call-takes-long");
+	free(m.seen);
+	threads_free(t);
+	reader_free(reader);
+	return 0;
+}
+
 static int hang(struct judge *j, const char *lister)
 {
 	struct reader *reader = reader_new();
@@ -840,6 +898,8 @@ int main(int argc, char **argv)
 		err = cold(&j, argv[1], seconds);
 	else if (!strcmp(j.place, "hang"))
 		err = hang(&j, argv[1]);
+	else if (!strcmp(j.place, "many"))
+		err = many(&j, argv[1]);
 	else if (!strcmp(j.place, "quiet"))
 		err = quiet(&j, argv[1], seconds);
 	else if (!strcmp(j.place, "cost"))

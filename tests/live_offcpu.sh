@@ -97,7 +97,10 @@ sd = math.sqrt(sum((e - mean) ** 2 for e in errors) / (runs - 1))
 bound = 3.5 * sd / math.sqrt(runs) + 0.005  # waking up, which is no wait, and switches not seen
 print('short waits: mean error %+.2f %%, scatter %.2f %%, bound %.2f %%; long ones: worst %+.2f %%'
       % (100 * mean, 100 * sd, 100 * bound, 100 * max(long_errors, key=abs)))
-sys.exit(0 if abs(mean) < bound and 0.005 < sd < 0.15 and max(map(abs, long_errors)) < 0.03 else 1)
+# Of few long waits one that was not seen to end is some percent; none may be counted twice.
+long_errors.sort()
+sys.exit(0 if abs(mean) < bound and 0.005 < sd < 0.15 and abs(long_errors[runs // 2]) < 0.02 and
+         long_errors[-1] < 0.02 else 1)
 EOP
 
 # --- windows ------------------------------------------------------------------------------------
@@ -144,8 +147,8 @@ for f in files:
         pids[k[0]][k[1]][1] += 1
         most = max(most, v / d)
 print(told, pids, '%.2f s in windows' % (duration / 1e9), 'most of a window %.3f' % most)
-mine = [p for p in pids.values() if 'long' in p][0]
-other = [p for p in pids.values() if 'long' not in p][0]
+mine = [p for p in pids.values() if 'long' in p and 'open' in p][0]
+other = [p for p in pids.values() if 'long' not in p and 'open' in p][0]
 def say(good, name):
     print(('ok ' if good else 'not ok ') + name)
 say(abs(mine['long'][0] / told['long'] - 1) < 0.02 and mine['long'][1] >= 3,
@@ -166,10 +169,10 @@ if [ -z "$group" ]; then
         mkdir "$tmp/cgroup/ebpfprofiler-test-$$" && group=$tmp/cgroup/ebpfprofiler-test-$$
 fi
 if [ -n "$group" ]; then
-    "$tmp/waits_fp" spin 9 >/dev/null & spinner=$!
+    "$tmp/waits_fp" spin 16 >/dev/null & spinner=$!
     echo $spinner >"$group/cgroup.procs"
-    "$bin" record -e offcpu -d 5 -p $spinner -o "$tmp/frozen.pb.gz" 2>"$tmp/frozen.err" & recorder=$!
-    sleep 3
+    "$bin" record -e offcpu -d 11 -p $spinner -o "$tmp/frozen.pb.gz" 2>"$tmp/frozen.err" & recorder=$!
+    sleep 7
     echo 1 >"$group/cgroup.freeze"
     sleep 1
     echo 0 >"$group/cgroup.freeze"

@@ -19,6 +19,7 @@ for place in offcpu iterator outside; do
     done
 done
 "$B/tests/list_judge" "$tmp/lister" cold cold "$SECONDS_EACH"
+"$B/tests/list_judge" "$tmp/lister" many list 1
 
 # Pages that never come: of a userfaultfd, of a file system that does not answer.
 "$B/tests/list_judge" "$tmp/lister" hang hang 1

@@ -39,7 +39,7 @@ import glob, sys
 sys.path.insert(0, 'tests/live')
 from pprof import Profile
 total = named = mapped = burn = 0
-for f in glob.glob(sys.argv[1] + '/*.pb.gz'):
+for f in glob.glob(sys.argv[1] + '/*-cpu-*.pb.gz'):
     for value, stack, labels in Profile(f).samples:
         # The thread name comes from the kernel with the sample: it says whom the sample hit.
         # A child that has not executed yet is the parent's image, which has the same name.

@@ -35,6 +35,17 @@ static void check_values(const struct config *c)
 	assert(!*c->upload_url || !strncasecmp(c->upload_url, "http", 4));
 	assert(!strcmp(c->upload_symbolize, "none") || !strcmp(c->upload_symbolize, "host"));
 	assert(c->defined || !c->enabled);
+	assert(c->offcpu_min_ms >= 0 && c->offcpu_min_ms <= 10000);
+	assert(c->runtime_hz >= 1 && c->runtime_hz <= 1000);
+	assert(c->nruntimes <= CONFIG_MAX_RUNTIMES);
+	for (i = 0; i < c->nruntimes; i++) {
+		struct config_runtime r = config_runtime(c, c->runtimes[i].name);
+
+		assert(*r.name && strlen(r.name) <= CONFIG_MAX_WORD);
+		assert(r.hz >= 1 && r.hz <= 1000);
+		assert(!*r.layout || *r.layout == '/');
+		config_runtime_enabled(c, r.name, r.name);
+	}
 	assert(c->nlabels <= CONFIG_MAX_LABELS);
 	for (i = 0; i < c->nlabels; i++)
 		assert(strchr(c->labels[i], '=') > c->labels[i]);

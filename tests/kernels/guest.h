@@ -90,10 +90,15 @@ s64 profile_last_busy(const struct profile *p);
 
 /* Samples due are samples kept and lost, and those kept are in the file. */
 void check_sums(const struct profile *p, const char *name);
+/* The same of the store's only window, over its files. */
+void check_store_sums(void);
+/* The path of the store's file with this in its name: 0 or -ENOENT. */
+int store_find(const char *part, char *ret, size_t size);
 
 /* --- cases: one command each, 0 when all is well --------------------------------------------- */
 
-int case_waits(void);
+int case_waits_by_frame_pointers(void);
+int case_waits_by_tables(void);
 int case_sysctls(void);
 int case_lockdown(void);
 int case_rights(void);

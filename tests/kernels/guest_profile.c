@@ -5,6 +5,7 @@
  */
 #include "guest.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -219,29 +220,101 @@ void profile_show_broken(const struct profile *p, const char *executable, s64 pi
 	}
 }
 
+/* --- sums ------------------------------------------------------------------------------------- */
+
+/* Samples of the host as a profile's comments tell them; lost: all kinds together. */
+struct told {
+	u64 due, kept, lost;
+};
+
 /* "samples of the host: 590 due, 589 kept, lost: busy 1, counts_full 0". */
-void check_sums(const struct profile *p, const char *name)
+static bool read_told(const struct profile *p, struct told *ret)
 {
-	u64 due = 0, kept = 0, lost = 0, ns = 0, in_file;
-	const char *line = "", *s;
+	const char *line = NULL, *s;
 	size_t i;
 
+	memset(ret, 0, sizeof(*ret));
 	for (i = 0; i < p->msg->n_comment; i++) {
 		s = text(p, p->msg->comment[i]);
-		if (sscanf(s, "samples of the host: %" SCNu64 " due, %" SCNu64 " kept", &due,
-			   &kept) == 2)
+		if (sscanf(s, "samples of the host: %" SCNu64 " due, %" SCNu64 " kept", &ret->due,
+			   &ret->kept) == 2)
 			line = s;
 	}
-	s = strstr(line, "lost:");
+	s = line ? strstr(line, "lost:") : NULL;
 	while (s && (s = strchr(s, ' '))) {
 		s++;
-		lost += strtoull(s, NULL, 10);
+		ret->lost += strtoull(s, NULL, 10);
 	}
-	/* One by one they may be of different rates, of which the period is the mean. */
+	return line;
+}
+
+/* One by one they may be of different rates, of which the period is the mean. */
+static u64 nanoseconds(const struct profile *p)
+{
+	u64 ns = 0;
+	size_t i;
+
 	for (i = 0; i < p->msg->n_sample; i++)
 		ns += p->msg->sample[i]->n_value ? (u64)p->msg->sample[i]->value[0] : 0;
-	in_file = ns / (u64)p->msg->period;
-	verdict(due && due == kept + lost && in_file == kept, name,
-		"%" PRIu64 " due, %" PRIu64 " kept, %" PRIu64 " lost, %" PRIu64 " in the file", due,
-		kept, lost, in_file);
+	return ns;
+}
+
+static void judge_sums(const char *name, const struct told *t, u64 in_files)
+{
+	verdict(t->due && t->due == t->kept + t->lost && in_files == t->kept, name,
+		"%" PRIu64 " due, %" PRIu64 " kept, %" PRIu64 " lost, %" PRIu64 " in the file",
+		t->due, t->kept, t->lost, in_files);
+}
+
+void check_sums(const struct profile *p, const char *name)
+{
+	struct told t;
+
+	read_told(p, &t);
+	judge_sums(name, &t, nanoseconds(p) / (u64)p->msg->period);
+}
+
+/* --- the daemon's store ----------------------------------------------------------------------- */
+
+#define STORE "/tmp/store/profiles"
+
+int store_find(const char *part, char *ret, size_t size)
+{
+	struct dirent *e;
+	DIR *d = opendir(STORE);
+	int err = -ENOENT;
+
+	while (d && (e = readdir(d)))
+		if (*e->d_name != '.' && strstr(e->d_name, part)) {
+			snprintf(ret, size, STORE "/%s", e->d_name);
+			err = 0;
+		}
+	if (d)
+		closedir(d);
+	return err;
+}
+
+void check_store_sums(void)
+{
+	struct profile p = { 0 };
+	u64 ns = 0, period = 1, files = 0;
+	struct told t = { 0 };
+	struct dirent *e;
+	char path[512];
+	DIR *d = opendir(STORE);
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), STORE "/%s", e->d_name);
+		if (!strstr(e->d_name, "-cpu-") || profile_read(path, &p))
+			continue;
+		files += read_told(&p, &t);
+		ns += nanoseconds(&p);
+		period = (u64)p.msg->period;
+		profile_fini(&p);
+		memset(&p, 0, sizeof(p));
+	}
+	if (d)
+		closedir(d);
+	judge_sums("due-is-kept-plus-lost", &t, ns / period);
+	verdict(files >= 3, "store", "%" PRIu64 " profiles of time on CPU", files);
 }

@@ -40,7 +40,7 @@
 #define MS       1000000ll
 
 static long long end_ns;
-static atomic_int moves, reused;
+static atomic_int moves, reused, running;
 
 static inline long call4(long n, long a, long b, long c, long d)
 {
@@ -302,7 +302,8 @@ static void help(int n)
 	int cpus = (int)sysconf(_SC_NPROCESSORS_ONLN), turn, i, k;
 	char c = 0;
 
-	for (turn = 0; more() || turn < 8; turn++) {
+	/* On past the end: each has to be woken up once more to see it. */
+	for (turn = 0; running; turn++) {
 		rest(13 * MS);
 		for (i = 0; i < n; i++) {
 			struct job *j = helped[i];
@@ -329,6 +330,7 @@ static void *thread_main(void *arg)
 	be_urgent();
 	j->cpu = sched_getcpu();
 	j->run(j);
+	running--;
 	return NULL;
 }
 
@@ -336,6 +338,7 @@ static void start(struct job *j, const char *name, void (*run)(struct job *j))
 {
 	j->name = name;
 	j->run = run;
+	running++;
 	if (pthread_create(&j->thread, NULL, thread_main, j))
 		exit(1);
 	while (!j->tid)

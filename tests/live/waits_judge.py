@@ -43,7 +43,7 @@ def main():
         # Tables are made while the first waits are under way.
         # The clock is read before and after a wait: in sums under a second that tells.
         far = abs(at - told[n]) > max(0.02 * told[n], 2e7)
-        if far or chain < at - max(0.01 * at, 2e8) or why < 0.98 * at or told[n] < 1e8:
+        if far or chain < at - max(0.01 * at, 5e8) or why < 0.98 * at or told[n] < 1e8:
             bad.append(n)
     print([c for c in Profile(sys.argv[1], 'offcpu').comments if 'wait' in c or 'off CPU' in c])
     print({k: v for k, v in told.items() if k not in names})
