@@ -71,7 +71,8 @@ struct agent {
 	u64 cycle_ns, cpu_check_ns, trim_ns;
 	u64 window_mono_ns, window_real_ns; /* start of the window */
 	u64 bpf_seen[BPF_STAT_MAX];
-	u64 stacks[2]; /* taken from the ring buffer, by enum stack_kind */
+	double aside_s; /* own threads' time that is not profiling's */
+	u64 stacks[2];  /* taken from the ring buffer, by enum stack_kind */
 };
 
 static int add_fd(struct agent *a, int fd, u32 how)
@@ -765,13 +766,18 @@ static double runtime_seconds(const struct agent *a)
 	return (double)(ns + rf.cpu_ns + wf.cpu_ns) / 1e9;
 }
 
+void agent_cost_aside(struct agent *a, double seconds)
+{
+	a->aside_s = seconds;
+}
+
 void agent_cost(struct agent *a, struct agent_cost *ret)
 {
 	struct rusage ru;
 
 	getrusage(RUSAGE_SELF, &ru);
 	*ret = (struct agent_cost){
-		.user_s = seconds(&ru.ru_utime),
+		.user_s = MAX(seconds(&ru.ru_utime) - a->aside_s, 0.0),
 		.system_s = seconds(&ru.ru_stime),
 		.bpf_s = (double)(sampler_stat(a->sampler, BPF_STAT_RUN_NS) +
 				  sampler_work_ns(a->sampler)) /

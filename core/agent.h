@@ -74,6 +74,8 @@ struct agent_cost {
 	u64 stacks, wait_stacks; /* distinct stacks that own threads worked on */
 };
 void agent_cost(struct agent *a, struct agent_cost *ret);
+/* CPU time of own threads, in seconds since the start, that is no cost of profiling. */
+void agent_cost_aside(struct agent *a, double seconds);
 
 /* Off-CPU profiling since agent_start(); mode NULL: there is none. */
 struct agent_waits {

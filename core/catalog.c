@@ -57,6 +57,7 @@ struct catalog {
 	struct htab services_by_key;
 	char types[CATALOG_TYPES_MAX][48];
 	u32 ntypes;
+	_Atomic bool stop;
 };
 
 static void closedirp(DIR **d)
@@ -496,6 +497,11 @@ void catalog_free(struct catalog *c)
 	free(c);
 }
 
+void catalog_stop(struct catalog *c)
+{
+	c->stop = true;
+}
+
 void catalog_note(struct catalog *c, const struct catalog_profile *p)
 {
 	char line[LINE_SIZE];
@@ -599,7 +605,7 @@ u32 catalog_refresh(struct catalog *c, u64 until_ns)
 	pthread_mutex_lock(&c->lock);
 	forget_gone(c);
 	pthread_mutex_unlock(&c->lock);
-	while (now_monotonic() < until_ns && next_unknown(c, &e, name, sizeof(name)))
+	while (!c->stop && now_monotonic() < until_ns && next_unknown(c, &e, name, sizeof(name)))
 		read_unknown(c, &e, name);
 	pthread_mutex_lock(&c->lock);
 	left = c->unknown;
@@ -770,7 +776,7 @@ int catalog_add(struct catalog *c, const struct catalog_range *r, struct view *v
 	int err = 0;
 
 	for (i = 0; i < n && err != -ENOMEM; i++) {
-		if (now_monotonic() > until_ns) {
+		if (c->stop || now_monotonic() > until_ns) {
 			left += n - i;
 			break;
 		}

@@ -36,6 +36,8 @@ struct catalog_range {
 /* Opens the profiles of a store's directory, which exists. Logs its own errors. Owned. */
 int catalog_open(const char *store_path, struct catalog **ret);
 void catalog_free(struct catalog *c);
+/* Whoever reads files ends soon; for the end of the daemon. */
+void catalog_stop(struct catalog *c);
 /* A profile was stored. What cannot be noted is found again at the next start. */
 void catalog_note(struct catalog *c, const struct catalog_profile *p);
 /*

@@ -11,6 +11,7 @@
 #include "cost.h"
 #include "fold.h"
 #include "guard.h"
+#include "local.h"
 #include "log.h"
 #include "names.h"
 #include "pprof.h"
@@ -25,6 +26,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
@@ -43,6 +45,8 @@ struct daemon {
 	struct agent *agent;
 	struct store *store;
 	struct upload *upload;
+	struct local *local; /* NULL: there is no page */
+	int wake_fd;         /* signals and the page */
 	struct guard guard;
 	struct cost_meter meter;
 	struct report report;
@@ -99,7 +103,19 @@ static int start_upload(struct daemon *d)
 	return upload_new(&o, &d->upload);
 }
 
-static int daemon_start(struct daemon *d, const struct config *c)
+/* One descriptor for the agent to wait on besides its own. */
+static int wait_for_both(struct daemon *d, int signals)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	d->wake_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (d->wake_fd < 0 || epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, signals, &ev) ||
+	    (d->local && epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, local_fd(d->local), &ev)))
+		return log_err(-errno, "cannot wait for signals: %s", strerror(errno));
+	return 0;
+}
+
+static int daemon_start(struct daemon *d, const struct config *c, int signals)
 {
 	struct agent_options ao = {
 		.hz = c->sample_hz,
@@ -124,7 +140,7 @@ static int daemon_start(struct daemon *d, const struct config *c)
 
 	snprintf(cache, sizeof(cache), "%s/tables", c->store_path);
 	ao.cache_dir = cache;
-	*d = (struct daemon){ .config = c, .meter.fd = -1 };
+	*d = (struct daemon){ .config = c, .meter.fd = -1, .wake_fd = -1 };
 	guard_init(&d->guard, &go);
 	strcpy(d->host, "localhost");
 	gethostname(d->host, sizeof(d->host) - 1);
@@ -133,6 +149,10 @@ static int daemon_start(struct daemon *d, const struct config *c)
 		err = load_pid_key(c->store_path, d->pid_key);
 	if (!err)
 		err = start_upload(d);
+	if (!err)
+		err = local_open(c, &d->local);
+	if (!err)
+		err = wait_for_both(d, signals);
 	if (!err)
 		err = choice_new(c, &d->choice);
 	if (!err) {
@@ -153,6 +173,8 @@ static void daemon_stop(struct daemon *d)
 {
 	cost_meter_fini(&d->meter);
 	agent_free(d->agent);
+	local_free(d->local);
+	closep(&d->wake_fd);
 	choice_free(d->choice);
 	upload_free(d->upload, now_monotonic() + STOP_SEND_NS);
 	store_free(d->store);
@@ -178,7 +200,8 @@ static void to_store(struct daemon *d, const struct window *w, const struct prof
 		stat_inc(STAT_no_memory);
 		return;
 	}
-	store_put(d->store, w->start_ns, p->type->name, p->service, data, len);
+	if (!store_put(d->store, w->start_ns, p->type->name, p->service, data, len))
+		local_stored(d->local, w, p, store_last(d->store));
 }
 
 static void to_server(struct daemon *d, const struct window *w, const struct profile *p,
@@ -302,6 +325,7 @@ static void measure(struct daemon *d, const struct window *w, u32 hz)
 {
 	struct cost c;
 
+	agent_cost_aside(d->agent, local_cpu_seconds(d->local));
 	cost_meter_end(&d->meter, &c);
 	c.hz = hz;
 	c.configured_hz = d->config->sample_hz;
@@ -329,6 +353,7 @@ static int end_window(struct daemon *d, bool finish)
 		to_store(d, w, &w->profiles[i], period);
 		to_server(d, w, &w->profiles[i], period);
 	}
+	local_status(d->local, &d->report, w, d->agent);
 	report_line(&d->report, w, text, sizeof(text));
 	log_info("%s", text);
 	report_changes(&d->report, text, sizeof(text));
@@ -351,9 +376,12 @@ static int daemon_work(struct daemon *d, int signals)
 	int err, sig;
 
 	for (;;) {
-		err = agent_work(d->agent, MIN(end, cost_meter_next(&d->meter)), signals);
+		u64 next = MIN(cost_meter_next(&d->meter), local_next(d->local));
+
+		err = agent_work(d->agent, MIN(end, next), d->wake_fd);
 		if (err < 0)
 			return err;
+		local_work(d->local);
 		cost_meter_tick(&d->meter, now_monotonic());
 		sig = cmd_next_signal(signals);
 		if (sig) {
@@ -461,7 +489,7 @@ static int run(struct config *c, const char *path, int signals)
 				path);
 			return 0;
 		}
-		err = daemon_start(&d, c);
+		err = daemon_start(&d, c, signals);
 		if (!err) {
 			log_info("sampling at %u Hz per CPU by %s; profiles every %u s in %s%s%s",
 				 agent_hz(d.agent), agent_clock(d.agent), c->upload_interval_s,

@@ -47,6 +47,8 @@ struct config {
 	char *upload_url, *upload_token_file, *upload_ca_file, *upload_proxy;
 	char *upload_symbolize; /* none | host */
 	u32 upload_spool_mb;
+	/* [web] */
+	char *web_listen, *web_token_file, *web_hosts;
 	/* [store] */
 	char *store_path;
 	u32 store_max_mb;

@@ -49,6 +49,7 @@ struct store {
 	char *order[OLDEST_MAX];
 	u32 next, n;
 	char names[OLDEST_MAX][PROFILE_NAME];
+	char last[PROFILE_NAME];
 };
 
 static void closedirp(DIR **d)
@@ -565,6 +566,7 @@ static int put(struct store *s, const char *stem, const void *data, size_t len)
 		return r;
 	}
 	s->bytes += len;
+	strcpy(s->last, name);
 	/* The clock went back: this one is older than files that we know as the oldest. */
 	if (s->next < s->n && strcmp(name, s->order[s->n - 1]) < 0)
 		s->next = s->n;
@@ -581,6 +583,11 @@ int store_put(struct store *s, u64 start_ns, const char *type, const char *servi
 	r = put(s, stem, data, len);
 	stat_inc(r ? STAT_profiles_failed : STAT_profiles_written);
 	return r;
+}
+
+const char *store_last(const struct store *s)
+{
+	return s->last;
 }
 
 const char *store_path(const struct store *s)

@@ -24,6 +24,8 @@ void store_free(struct store *s);
  */
 int store_put(struct store *s, u64 start_ns, const char *type, const char *service,
 	      const void *data, size_t len);
+/* Name of the file that store_put() wrote last; borrowed until the next. */
+const char *store_last(const struct store *s);
 /* Directory that holds the profiles; borrowed. Bytes now in it. */
 const char *store_path(const struct store *s);
 u64 store_bytes(const struct store *s);

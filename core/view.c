@@ -466,5 +466,13 @@ int view_threshold(const struct view_tree *t, u32 max, u64 *ret)
 		weights[i] = view_weight(&t->nodes[i]);
 	qsort(weights, t->n, sizeof(*weights), descending);
 	*ret = MAX(weights[max ? max - 1 : 0], 1u);
+	/*
+	 * Of many equal ones the first in the tree's order would take all the room, and heavier
+	 * ones behind them would miss: none is shown.
+	 */
+	for (i = 0; i < max && weights[i] > *ret; i++)
+		;
+	if (i >= max / 4 && weights[max] == *ret)
+		++*ret;
 	return 0;
 }

@@ -119,8 +119,8 @@ int view_callers(const struct view *v, const char *name, struct view_tree *ret);
 int view_callees(const struct view *v, const char *name, struct view_tree *ret);
 void view_tree_fini(struct view_tree *t);
 /*
- * The total that a node needs to be among the `max` heaviest of a tree; nodes of just that total
- * may be more than there is room for.
+ * The total that a node needs, so that about `max` nodes of a tree have it: not more, unless so
+ * many are equal that without them there would be next to nothing.
  */
 int view_threshold(const struct view_tree *t, u32 max, u64 *ret);
 /* Weight of a node for ordering and pruning: the sum of both sides. */

@@ -24,6 +24,7 @@
 struct pool {
 	struct arena arena;
 	size_t left;
+	bool refused; /* something found no room */
 };
 
 static void *pool_alloc(void *arg, size_t size)
@@ -31,8 +32,10 @@ static void *pool_alloc(void *arg, size_t size)
 	struct pool *p = arg;
 
 	/* What the arena adds to each piece is less than this. */
-	if (size > p->left || p->left - size < 16)
+	if (size > p->left || p->left - size < 16) {
+		p->refused = true;
 		return NULL;
+	}
 	p->left -= size + 16;
 	return arena_alloc(&p->arena, size, 16);
 }
@@ -496,7 +499,7 @@ static int add_message(struct view *v, u32 side, const u8 *data, size_t len)
 
 	r.pb = pprof__profile__unpack(&memory, len, data);
 	if (!r.pb)
-		return pool.left < VIEW_MEMORY_MAX / 8 ? -E2BIG : -EBADMSG;
+		return pool.refused ? -E2BIG : -EBADMSG;
 	if (!r.pb->n_sample_type)
 		return -EBADMSG;
 	err = prepare(&r);

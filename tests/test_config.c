@@ -138,6 +138,9 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_string_equal(c.upload_proxy, "");
 	assert_string_equal(c.upload_symbolize, "none");
 	assert_int_equal(c.upload_spool_mb, 64);
+	assert_string_equal(c.web_listen, "127.0.0.1:7077");
+	assert_string_equal(c.web_token_file, "");
+	assert_string_equal(c.web_hosts, "");
 	assert_string_equal(c.store_path, "/var/lib/ebpfprofiler");
 	assert_int_equal(c.store_max_mb, 512);
 	assert_int_equal(c.nlabels, 0);
@@ -157,6 +160,7 @@ static void every_key_reaches_its_member(void **state)
 		 "runtime_internals = true\n"
 		 "[upload]\nurl = https://example.org:8443/in\ntoken_file = /etc/t\n"
 		 "ca_file = /etc/ca.pem\nproxy = http://p:3128\nsymbolize = host\nspool_mb = 7\n"
+		 "[web]\nlisten = [::1]:80\ntoken_file = /etc/w\nhosts = a.example,b\n"
 		 "[store]\npath = /srv/p\nmax_mb = 9\n[labels]\ncluster = east-1\nteam = a b\n");
 	assert_true(c.defined);
 	assert_true(c.enabled);
@@ -181,6 +185,9 @@ static void every_key_reaches_its_member(void **state)
 	assert_string_equal(c.upload_proxy, "http://p:3128");
 	assert_string_equal(c.upload_symbolize, "host");
 	assert_int_equal(c.upload_spool_mb, 7);
+	assert_string_equal(c.web_listen, "[::1]:80");
+	assert_string_equal(c.web_token_file, "/etc/w");
+	assert_string_equal(c.web_hosts, "a.example,b");
 	assert_string_equal(c.store_path, "/srv/p");
 	assert_int_equal(c.store_max_mb, 9);
 	assert_int_equal(c.nlabels, 2);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shelf: edge. The daemon's local view: catalog, answers and page, as one. In: profiles as they are
+ * stored, and what each window was like. All calls take NULL, which is a daemon without a page.
+ */
+#pragma once
+
+#include "util.h"
+
+struct agent;
+struct config;
+struct local;
+struct profile;
+struct report;
+struct window;
+
+/*
+ * *ret is NULL when no page is configured, or when there can be none now, which is no reason not
+ * to profile (logged). -EPERM, -EINVAL: the configuration asks for something unsafe or senseless
+ * (logged). Owned. The store's directory exists.
+ */
+int local_open(const struct config *c, struct local **ret);
+void local_free(struct local *l);
+/* Readable when local_work() is due, as it is at local_next(); -1: never. */
+int local_fd(const struct local *l);
+u64 local_next(const struct local *l);
+void local_work(struct local *l);
+/* A profile was stored under this name. */
+void local_stored(struct local *l, const struct window *w, const struct profile *p,
+		  const char *name);
+/* The window's figures, for the page's header. */
+void local_status(struct local *l, const struct report *r, const struct window *w, struct agent *a);
+/* Seconds of a CPU that people's questions took so far: no cost of profiling. */
+double local_cpu_seconds(const struct local *l);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shelf: edge. The local page: libmicrohttpd inside the daemon's loop, by its epoll descriptor.
+ * Who may ask is judged here; what is asked, in web_api.c, in one thread of its own, so that
+ * reading profiles never holds up sampling. Connections, header sizes and times are bounded.
+ */
+#pragma once
+
+#include "util.h"
+
+#define WEB_CONNECTIONS 16
+#define WEB_MEMORY      (16u << 10) /* of one connection: its header is smaller */
+#define WEB_HEADER_NS   (5 * NSEC_PER_SEC)
+#define WEB_IDLE_NS     (10 * NSEC_PER_SEC)
+#define WEB_SEND_NS     (60 * NSEC_PER_SEC)
+#define WEB_TOKEN_MIN   16
+#define WEB_TOKEN_MAX   256
+
+struct web;
+struct web_api;
+
+struct web_options {
+	const char *listen;     /* ADDRESS:PORT, numbers; port 0: any */
+	const char *token_file; /* "": no token, which only a loopback address may do without */
+	const char *hosts;      /* more names of this host, separated by commas or blanks */
+	struct web_api *api;    /* borrowed */
+};
+
+/*
+ * Listens. -EPERM: the address needs a token; -EINVAL: it is no address; -errno. Logs its own
+ * errors. Owned.
+ */
+int web_open(const struct web_options *o, struct web **ret);
+void web_free(struct web *w);
+/* Readable when web_work() has something to do, which is also so at web_next(). */
+int web_fd(const struct web *w);
+u64 web_next(const struct web *w); /* CLOCK_MONOTONIC; UINT64_MAX: never */
+void web_work(struct web *w);
+/* "http://127.0.0.1:7077/"; borrowed. */
+const char *web_address(const struct web *w);
+/* Seconds of a CPU that answers took so far. */
+double web_cpu_seconds(const struct web *w);
+
+/* --- for tests -------------------------------------------------------------------------------- */
+
+/*
+ * Is this Host header one of ours? Addresses are: a page of somebody else's that was rebound to
+ * this host comes by a name.
+ */
+bool web_host_allowed(const char *host, const char *hosts);

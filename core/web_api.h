@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shelf: edge. The page's questions and their answers: docs/api.md. Knows no sockets. In: a path
+ * and parameters as a browser sent them. Out: JSON, or a file to download. Status and notes come
+ * from the daemon's thread; questions are answered in another one.
+ */
+#pragma once
+
+#include "util.h"
+#include "cost.h"
+
+#define WEB_PARAMS_MAX 32
+#define WEB_NODES      8192 /* of a tree that is sent unless the page asks for another number */
+#define WEB_NODES_MAX  65536
+#define WEB_ROWS_MAX   1000                /* of a table */
+#define WEB_QUERY_NS   (20 * NSEC_PER_SEC) /* then what was read so far is shown */
+
+struct catalog;
+struct web_api;
+
+struct web_param {
+	const char *key, *value;
+};
+
+struct web_question {
+	const char *path;
+	struct web_param params[WEB_PARAMS_MAX];
+	u32 nparams;
+};
+
+struct web_answer {
+	u32 status;       /* of HTTP */
+	const char *type; /* static */
+	char file[128];   /* to be saved under this name; "": shown */
+	u8 *data;         /* owned */
+	size_t len;
+};
+
+/* What the daemon knows of one process with a runtime. */
+struct web_runtime {
+	u32 pid;
+	bool ok;
+	char exe[64], text[160];
+};
+
+#define WEB_RUNTIMES_MAX 64
+
+struct web_status {
+	struct cost cost;
+	u64 window_s;
+	char host[256], quality[512];
+	struct web_runtime runtimes[WEB_RUNTIMES_MAX];
+	u32 nruntimes;
+};
+
+/* The catalog is borrowed. Owned; NULL: no memory. */
+struct web_api *web_api_new(struct catalog *c);
+void web_api_free(struct web_api *api);
+/* Any thread. Copied. */
+void web_api_status(struct web_api *api, const struct web_status *s);
+/* Always gives an answer; its data may be NULL. */
+void web_api_answer(struct web_api *api, const struct web_question *q, struct web_answer *ret);
