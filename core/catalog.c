@@ -317,6 +317,16 @@ static int put_line(char *dst, size_t size, const struct catalog_profile *p)
 			texts[1], texts[2]);
 }
 
+/* A line at the journal's end; */
+static void journal_line(struct catalog *c, const char *line, size_t len)
+{
+	int err = c->journal_fd < 0 ? 0 : write_all(c->journal_fd, (const u8 *)line, len);
+
+	if (err)
+		log_debug("cannot write the store's catalog: %s", strerror(-err));
+	c->lines++;
+}
+
 /* Every line that tells of a file in the directory; damaged ones are passed over. */
 static void read_journal(struct catalog *c, char *data)
 {
@@ -332,10 +342,30 @@ static void read_journal(struct catalog *c, char *data)
 	}
 }
 
+/* Writes the line of an entry; its length, as snprintf() has it. */
+static int put_entry(const struct catalog *c, const struct entry *e, char *dst, size_t size)
+{
+	const struct service *s = &c->services[e->service];
+	char name[NAME_SIZE];
+	struct catalog_profile p = {
+		.name = name,
+		.service = s->service,
+		.container = s->container,
+		.exe = s->exe,
+		.value = e->value,
+		.duration_ms = e->duration_ms,
+		.stacks = e->stacks,
+		.whole = e->whole,
+	};
+
+	entry_name(c, e, name, sizeof(name));
+	return put_line(dst, size, &p);
+}
+
 static void write_journal(struct catalog *c)
 {
 	_cleanup_free_ char *data = NULL;
-	char line[LINE_SIZE], name[NAME_SIZE], path[PATH_MAX];
+	char line[LINE_SIZE], path[64];
 	FILE *f;
 	size_t len;
 	u32 i, n = 0;
@@ -346,20 +376,10 @@ static void write_journal(struct catalog *c)
 		return;
 	for (i = c->first; i < c->n; i++) {
 		const struct entry *e = &c->entries[i];
-		const struct service *s = &c->services[e->service];
-		struct catalog_profile p = { .name = name,
-					     .service = s->service,
-					     .container = s->container,
-					     .exe = s->exe,
-					     .value = e->value,
-					     .duration_ms = e->duration_ms,
-					     .stacks = e->stacks,
-					     .whole = e->whole };
 
 		if (!e->known)
 			continue;
-		entry_name(c, e, name, sizeof(name));
-		put_line(line, sizeof(line), &p);
+		put_entry(c, e, line, sizeof(line));
 		fputs(line, f);
 		n++;
 	}
@@ -511,9 +531,7 @@ void catalog_note(struct catalog *c, const struct catalog_profile *p)
 	LOCKED(c);
 	if (len <= 0 || (size_t)len >= sizeof(line))
 		return;
-	if (c->journal_fd >= 0 && write_all(c->journal_fd, (u8 *)line, (size_t)len))
-		log_debug("cannot write the store's catalog: %s", strerror(errno));
-	c->lines++;
+	journal_line(c, line, (size_t)len);
 	line[len - 1] = '\0';
 	if (parse_line(c, line, &e))
 		insert(c, &e);
@@ -574,7 +592,9 @@ static void read_unknown(struct catalog *c, const struct entry *of, const char *
 {
 	struct view_options o = { 0 };
 	struct view *v = view_new(&o);
+	char line[LINE_SIZE];
 	struct entry *e;
+	int len;
 	bool ok = v && !view_add_file(v, 0, c->dir_fd, name) && !view_finish(v);
 
 	LOCKED(c);
@@ -592,6 +612,9 @@ static void read_unknown(struct catalog *c, const struct entry *of, const char *
 			s->exe = text(c, label_of(v, "process.executable"));
 			s->container = text(c, label_of(v, "container"));
 		}
+		len = put_entry(c, e, line, sizeof(line));
+		if (len > 0 && (size_t)len < sizeof(line))
+			journal_line(c, line, (size_t)len);
 	}
 	view_free(v);
 }

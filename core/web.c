@@ -596,6 +596,17 @@ static void on_log(void *arg __unused, const char *fmt, va_list args)
 	log_debug("page: %s", text);
 }
 
+/* What is escaped must not end a text early: "%00" is no letter of any path of ours. */
+static size_t unescape(void *arg __unused, struct MHD_Connection *c __unused, char *s)
+{
+	size_t len = MHD_http_unescape(s), i;
+
+	for (i = 0; i < len; i++)
+		if (!s[i])
+			s[i] = '?';
+	return len;
+}
+
 static int start_mhd(struct web *w)
 {
 	const union MHD_DaemonInfo *info;
@@ -607,7 +618,8 @@ static int start_mhd(struct web *w)
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)WEB_MEMORY,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)(WEB_SEND_NS / NSEC_PER_SEC),
 		MHD_OPTION_NOTIFY_COMPLETED, on_completed, w, MHD_OPTION_NOTIFY_CONNECTION,
-		on_connection, w, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+		on_connection, w, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 	if (!w->mhd)
 		return -EIO;
 	w->listen_fd = -1; /* it is the library's now */
