@@ -14,6 +14,7 @@ int cmd_dump(int argc, char **argv);
 int cmd_fixture(int argc, char **argv);
 int cmd_tree(int argc, char **argv);
 int cmd_folded(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 
 /* A signalfd for SIGINT, SIGTERM, SIGHUP (and SIGCHLD), which are blocked; -errno (logged). */
 int cmd_signals(bool with_child);

@@ -47,6 +47,7 @@ static const struct {
 	{ "record", "record a command, processes or the host into one file", cmd_record },
 	{ "dump", "the stacks of all threads of a process now", cmd_dump },
 	{ "doctor", "what this host offers, what is missing and how to mend it", cmd_doctor },
+	{ "top", "what runs now, by service and function, on a terminal", cmd_top },
 	{ "tree", "a stored profile, or a service of the store, as a call tree in text", cmd_tree },
 	{ "folded", "the same as folded lines, for flame graph tools", cmd_folded },
 	{ "tables", "the unwind table of an ELF file: figures, or its rows", cmd_tables },

@@ -25,6 +25,7 @@
 #define COOKIE      "ebpfprofiler"
 #define WORKER_NICE 10
 #define LIMIT_TICK  NSEC_PER_SEC
+#define ROUNDS_MAX  16
 #define PARAM_MAX   2048 /* bytes of all parameters of a question; MHD's memory is the bound */
 
 /* A connection, from accept to close. */
@@ -474,13 +475,27 @@ int web_fd(const struct web *w)
 
 u64 web_next(const struct web *w)
 {
-	return w->open ? now_monotonic() + LIMIT_TICK : UINT64_MAX;
+	MHD_UNSIGNED_LONG_LONG ms;
+
+	if (!w->open)
+		return UINT64_MAX;
+	if (MHD_get_timeout(w->mhd, &ms) == MHD_YES && !ms)
+		return 0;
+	return now_monotonic() + LIMIT_TICK;
 }
 
 void web_work(struct web *w)
 {
+	MHD_UNSIGNED_LONG_LONG ms;
+	u32 i;
+
 	close_late(w);
-	MHD_run(w->mhd);
+	/* What was resumed, or has more to send, may be ready at once: epoll does not tell. */
+	for (i = 0; i < ROUNDS_MAX; i++) {
+		MHD_run(w->mhd);
+		if (MHD_get_timeout(w->mhd, &ms) != MHD_YES || ms)
+			break;
+	}
 }
 
 const char *web_address(const struct web *w)

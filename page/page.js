@@ -5,11 +5,11 @@
 
 const $ = (id) => document.getElementById(id);
 const state = { s: "", t: "cpu", last: 900, from: 0, to: 0, k: true, l: {}, q: "", f: "", z: "",
-	s2: "", from2: 0, to2: 0, cmp: "", norm: true, sort: "self", up: false, ssort: "cpu", sup: false };
+	s2: "", from2: 0, to2: 0, cmp: "", norm: true, sort: "self", up: false, ssort: "cpu", sup: false, max: 16000 };
 let status = null, services = null, flame = null, func = null, asked = 0, timer = 0;
 
 // --- address ---------------------------------------------------------------------------------
-const PLAIN = ["s", "t", "q", "f", "z", "s2", "cmp", "sort", "ssort"], NUMBERS = ["last", "from", "to", "from2", "to2"];
+const PLAIN = ["s", "t", "q", "f", "z", "s2", "cmp", "sort", "ssort"], NUMBERS = ["last", "from", "to", "from2", "to2", "max"];
 const defaults = JSON.parse(JSON.stringify(state));
 
 function readAddress() {
@@ -91,7 +91,7 @@ function range2() {
 const comparing = () => state.cmp === "before" || (state.cmp === "strip" && state.from2 > 0) || (state.cmp === "service" && state.s2 !== "");
 function question() {
 	const [from, to] = range(), p = new URLSearchParams({ type: state.t, service: state.s || "*", from: Math.floor(from), to: Math.ceil(to) });
-	p.set("max", "16000");
+	p.set("max", String(state.max));
 	if (!state.k) p.set("kernel", "0");
 	for (const k in state.l) p.set("l." + k, state.l[k]);
 	if (comparing()) {
@@ -584,10 +584,6 @@ function showDownloads() {
 		menu.append(el("a", { href: "/api/download?" + q, download: "" }, names[format]));
 	}
 	menu.append(el("div", { class: "dim" }, "on this host:"), el("code", {}, "ebpfprofiler tree -s '" + (state.s || "*").replace(/'/g, "'\\''") + "' -e " + state.t));
-	if (/^\d+$/.test(state.l.pid || ""))
-		menu.append(el("div", { class: "dim" }, "time line of this process:"), el("code", {}, "ebpfprofiler record -p " + state.l.pid + " -d 10 --format perfetto"),
-			el("code", {}, "ebpfprofiler record -p " + state.l.pid + " -d 10 --format firefox"));
-	else menu.append(el("div", { class: "dim" }, "choose a process to get its time line"));
 }
 
 // --- putting it together -----------------------------------------------------------------------------
