@@ -109,10 +109,9 @@ static int wait_for_both(struct daemon *d, int signals)
 	struct epoll_event ev = { .events = EPOLLIN };
 
 	d->wake_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (d->wake_fd < 0 || epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, signals, &ev) ||
-	    (d->local && epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, local_fd(d->local), &ev)))
+	if (d->wake_fd < 0 || epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, signals, &ev))
 		return log_err(-errno, "cannot wait for signals: %s", strerror(errno));
-	return 0;
+	return local_watch(d->local, d->wake_fd);
 }
 
 static int daemon_start(struct daemon *d, const struct config *c, int signals)

@@ -73,9 +73,9 @@ void local_free(struct local *l)
 	free(l);
 }
 
-int local_fd(const struct local *l)
+int local_watch(const struct local *l, int epoll_fd)
 {
-	return l ? web_fd(l->web) : -1;
+	return l ? web_watch(l->web, epoll_fd) : 0;
 }
 
 u64 local_next(const struct local *l)

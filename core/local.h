@@ -21,8 +21,8 @@ struct window;
  */
 int local_open(const struct config *c, struct local **ret);
 void local_free(struct local *l);
-/* Readable when local_work() is due, as it is at local_next(); -1: never. */
-int local_fd(const struct local *l);
+/* Adds to an epoll set what makes local_work() due, as it also is at local_next(). 0 or -errno. */
+int local_watch(const struct local *l, int epoll_fd);
 u64 local_next(const struct local *l);
 void local_work(struct local *l);
 /* A profile was stored under this name. */

@@ -16,6 +16,8 @@
 #include <pthread.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -51,7 +53,8 @@ struct request {
 struct web {
 	struct MHD_Daemon *mhd;
 	struct web_api *api;
-	int listen_fd, epoll_fd;
+	int listen_fd, epoll_fd; /* the latter is the library's */
+	int done_fd;             /* an eventfd: something was answered */
 	char address[96], hosts[256], token[WEB_TOKEN_MAX + 1];
 	struct slot slots[WEB_CONNECTIONS];
 	u32 open;
@@ -60,7 +63,7 @@ struct web {
 	bool working;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct request *first, **last;
+	struct request *first, **last, *done;
 	bool stop;
 };
 
@@ -285,9 +288,10 @@ static void *work(void *arg)
 			w->last = &w->first;
 		pthread_mutex_unlock(&w->lock);
 		web_api_answer(w->api, &r->question, &r->answer);
-		r->state = REQUEST_ANSWERED;
-		MHD_resume_connection(r->connection);
 		pthread_mutex_lock(&w->lock);
+		r->next = w->done;
+		w->done = r;
+		eventfd_write(w->done_fd, 1);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -468,9 +472,32 @@ static void close_late(struct web *w)
 			shutdown(w->slots[i].fd, SHUT_RDWR);
 }
 
-int web_fd(const struct web *w)
+int web_watch(const struct web *w, int epoll_fd)
 {
-	return w->epoll_fd;
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, w->epoll_fd, &ev) ||
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, w->done_fd, &ev))
+		return -errno;
+	return 0;
+}
+
+/* Connections whose answers are there go on: here, since the library wakes nobody for it. */
+static void resume_done(struct web *w)
+{
+	struct request *r, *next;
+	eventfd_t n;
+
+	eventfd_read(w->done_fd, &n);
+	pthread_mutex_lock(&w->lock);
+	r = w->done;
+	w->done = NULL;
+	pthread_mutex_unlock(&w->lock);
+	for (; r; r = next) {
+		next = r->next;
+		r->state = REQUEST_ANSWERED;
+		MHD_resume_connection(r->connection);
+	}
 }
 
 u64 web_next(const struct web *w)
@@ -490,6 +517,7 @@ void web_work(struct web *w)
 	u32 i;
 
 	close_late(w);
+	resume_done(w);
 	/* What was resumed, or has more to send, may be ready at once: epoll does not tell. */
 	for (i = 0; i < ROUNDS_MAX; i++) {
 		MHD_run(w->mhd);
@@ -656,7 +684,7 @@ int web_open(const struct web_options *o, struct web **ret)
 	if (err)
 		return log_err(err, "no page: out of memory");
 	w->api = o->api;
-	w->listen_fd = w->epoll_fd = -1;
+	w->listen_fd = w->epoll_fd = w->done_fd = -1;
 	w->last = &w->first;
 	for (i = 0; i < WEB_CONNECTIONS; i++)
 		w->slots[i].fd = -1;
@@ -676,6 +704,9 @@ int web_open(const struct web_options *o, struct web **ret)
 			o->listen);
 	if (!err) {
 		err = open_socket(w, &a);
+		w->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (!err && w->done_fd < 0)
+			err = -errno;
 		if (!err)
 			err = start_mhd(w);
 		if (!err)
@@ -700,12 +731,14 @@ void web_free(struct web *w)
 		w->stop = true;
 		pthread_cond_signal(&w->more);
 		pthread_mutex_unlock(&w->lock);
-		/* It resumes what it has taken: none may stay suspended. */
+		/* It answers all that was asked: no connection may stay suspended. */
 		pthread_join(w->worker, NULL);
+		resume_done(w);
 	}
 	if (w->mhd)
 		MHD_stop_daemon(w->mhd);
 	closep(&w->listen_fd);
+	closep(&w->done_fd);
 	pthread_cond_destroy(&w->more);
 	pthread_mutex_destroy(&w->lock);
 	free(w);

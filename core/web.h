@@ -32,8 +32,11 @@ struct web_options {
  */
 int web_open(const struct web_options *o, struct web **ret);
 void web_free(struct web *w);
-/* Readable when web_work() has something to do, which is also so at web_next(). */
-int web_fd(const struct web *w);
+/*
+ * Adds what web_work() waits for to an epoll set, which is then readable when it has something to
+ * do, as it also has at web_next(). 0 or -errno.
+ */
+int web_watch(const struct web *w, int epoll_fd);
 u64 web_next(const struct web *w); /* CLOCK_MONOTONIC; UINT64_MAX: never */
 void web_work(struct web *w);
 /* "http://127.0.0.1:7077/"; borrowed. */

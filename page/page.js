@@ -374,14 +374,22 @@ class Flame {
 		g.font = "11.5px ui-monospace, 'DejaVu Sans Mono', Menlo, monospace"; g.textBaseline = "middle";
 		const letter = g.measureText("m").width;
 		this.view = { x0, scale, base, height, from };
+		const last = new Float64Array(t.rows + 1).fill(-1);
+		let drawn = 0;
 		for (let i = from; i < t.n; i++) {
 			if (this.zoom >= 0 && i > from && t.depth[i] <= base) break;
 			const px = t.w[i] * scale;
-			if (px < 0.25 || t.x[i] > end) continue;
+			if (t.x[i] > end) continue;
 			const x = (t.x[i] - x0) * scale, d = t.depth[i] - base, y = this.up ? height - (d + 1) * ROW : d * ROW;
 			const hit = !this.hits || this.hits[t.sym[i]];
+			if (px < 0.5) {
+				// Too thin to be told apart: one of them stands for all that share a pixel.
+				if (Math.floor(x) <= last[d]) continue;
+				last[d] = Math.floor(x);
+			}
+			drawn++;
 			g.fillStyle = hit ? (t.sides > 1 ? this.delta(i) : this.colours[t.sym[i]]) : fade;
-			g.fillRect(x, y, Math.max(px - (px > 3 ? 0.7 : 0), 0.4), ROW - 1);
+			g.fillRect(x, y, Math.max(px - (px > 3 ? 0.7 : 0), 0.7), ROW - 1);
 			if (px > 3 * letter) {
 				const name = this.name(i), fits = Math.floor((px - 6) / letter);
 				g.fillStyle = hit ? text : css("--dim");
@@ -395,6 +403,7 @@ class Flame {
 		}
 		this.canvas.dataset.drawMs = (performance.now() - began).toFixed(1);
 		this.canvas.dataset.frames = t.n;
+		this.canvas.dataset.drawn = drawn;
 	}
 	at(e) {
 		const t = this.tree, v = this.view;

@@ -17,6 +17,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -42,10 +43,15 @@ static void *serve(void *arg)
 {
 	struct server *s = arg;
 
-	while (!s->stop) {
-		struct pollfd p = { .fd = web_fd(s->web), .events = POLLIN };
+	_cleanup_close_ int fd = epoll_create1(EPOLL_CLOEXEC);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
 
-		poll(&p, 1, 50);
+	if (fd < 0 || web_watch(s->web, fd))
+		return NULL;
+	while (!s->stop) {
+
+		/* Nothing but what it waits for wakes it, or the limits of time. */
+		poll(&p, 1, 500);
 		web_work(s->web);
 	}
 	return NULL;
@@ -380,6 +386,22 @@ static void row_64_with_a_token_nobody_reads_without_it(void **state)
 	stop(&s);
 }
 
+static void answers_wait_for_no_tick(void **state)
+{
+	struct server s;
+	u64 began;
+	u32 i;
+
+	(void)state;
+	start(&s, "");
+	began = now_monotonic();
+	for (i = 0; i < 10; i++)
+		expect(&s, "GET", "/api/status", "localhost", "", 200);
+	/* Ten of them, each of which would wait half a second. */
+	assert_true(now_monotonic() - began < 3 * NSEC_PER_SEC);
+	stop(&s);
+}
+
 /* --- the catalog ------------------------------------------------------------------------------ */
 
 static u64 sum_of(struct catalog *c, const char *key, u64 from, u64 to)
@@ -504,6 +526,7 @@ int main(void)
 		cmocka_unit_test(row_62_answers_are_no_markup),
 		cmocka_unit_test(row_63_slow_large_many_and_odd_requests),
 		cmocka_unit_test(row_64_with_a_token_nobody_reads_without_it),
+		cmocka_unit_test(answers_wait_for_no_tick),
 		cmocka_unit_test(names_are_taken_apart),
 		cmocka_unit_test(the_catalog_survives_a_restart_and_learns_what_it_missed),
 		cmocka_unit_test(a_damaged_catalog_is_made_anew),

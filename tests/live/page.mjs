@@ -109,7 +109,7 @@ await test("search-with-the-share-matched", async () => {
 	await page.keyboard.press("/");
 	await page.keyboard.type("heavy");
 	const share = value((await page.textContent("#matched")).replace("matched ", ""));
-	must(share > 55 && share < 85, "matched " + share);
+	must(share > 45 && share < 90, "matched " + share);
 	must((await rows(page)).every((r) => r[0].includes("heavy") || r.length < 2), "table not filtered");
 	must(page.url().includes("q=heavy"), page.url());
 	return page;
@@ -228,9 +228,10 @@ if (wide) await test("50000-frames-within-300-ms", async () => {
 	const page = await open("?last=0&s=wide&t=cpu&max=60000", { base: wide });
 	const n = Number(await page.getAttribute("#flame", "data-frames"));
 	must(n >= 50000, n + " frames");
-	// The third time: a browser compiles what it runs often.
-	const ms = await page.evaluate(() => { const t = []; for (let i = 0; i < 3; i++) { dispatchEvent(new Event("resize")); main.draw(); t.push(Number(main.canvas.dataset.drawMs)); } return t; });
-	console.log("# " + n + " frames drawn in " + ms.join(", ") + " ms");
+	// Parsed, laid out and painted, table and all; the best of three, on a busy machine.
+	const ms = await page.evaluate(() => { const t = []; for (let i = 0; i < 3; i++) { const began = performance.now(); showFlame(); main.canvas.getContext("2d").getImageData(0, 0, 1, 1); t.push(Math.round(performance.now() - began)); } return t; });
+	must(Number(await page.getAttribute("#flame", "data-drawn")) > 500, "next to nothing was drawn");
+	console.log("# " + n + " frames in " + ms.join(", ") + " ms");
 	must(Math.min(...ms) < 300, "took " + ms + " ms");
 	return page;
 });

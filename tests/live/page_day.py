@@ -47,4 +47,4 @@ for s in range(50):
         path = put(now - 60 * (1439 - minute), f'svc{s:02}', data, sum(v for _, v in stacks), first if minute % 1000 else None)
         if minute % 1000 == 0: first = path
 wide = [f'wide_{i}' for i in range(50000)]
-put(now, 'wide', profile(now * 10**9, [([i, i - i % 50] if i % 50 else [i], 1000 + i) for i in range(50000)], wide), sum(1000 + i for i in range(50000)))
+put(now, 'wide', profile(now * 10**9, [([i + k for k in range(9, -1, -1)], 1000 + i) for i in range(0, 50000, 10)], wide), sum(1000 + i for i in range(0, 50000, 10)))
