@@ -100,6 +100,13 @@ static int read_header(const struct elfsym_source *src, Elf64_Ehdr *ret)
 	return 0;
 }
 
+bool elfsym_is_elf(const struct elfsym_source *src)
+{
+	char magic[SELFMAG];
+
+	return !read_at(src, 0, magic, sizeof(magic)) && !memcmp(magic, ELFMAG, SELFMAG);
+}
+
 /* --- segments and build id ------------------------------------------------------------------- */
 
 static int read_segments(const Elf64_Phdr *phdrs, u32 n, struct elfsym_info *info)

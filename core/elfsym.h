@@ -36,6 +36,8 @@ struct elfsym_table;
  */
 int elfsym_info(const struct elfsym_source *src, struct elfsym_info *ret);
 void elfsym_info_fini(struct elfsym_info *info);
+/* Whether it begins as an ELF file does, sound or not. */
+bool elfsym_is_elf(const struct elfsym_source *src);
 
 /*
  * Function table of a file that elfsym_info() accepted; owned. *ret is NULL when the file has no

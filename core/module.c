@@ -79,6 +79,7 @@ struct content {
 	enum module_state state;
 	struct elfsym_info info;
 	char id_hex[2 * ELFSYM_ID_MAX + 1];
+	bool no_elf; /* MODULE_REFUSED: not even in part */
 	/* The file that was read; all zero for the vdso. */
 	dev_t dev;
 	ino_t ino;
@@ -299,8 +300,10 @@ static enum module_state try_way(const struct job *j, enum way way, struct conte
 		elfsym_info_fini(&info);
 		return err == -ENOMEM || err == -EIO ? info_state(err) : MODULE_CHANGED;
 	}
-	if (err)
+	if (err) {
+		c->no_elf = err == -ENOEXEC && !elfsym_is_elf(&src);
 		return info_state(err);
+	}
 	c->info = info;
 	c->dev = st.st_dev;
 	c->ino = st.st_ino;
@@ -1035,6 +1038,16 @@ bool modules_settle(struct modules *ms, u64 deadline_ns)
 	return settled;
 }
 
+bool modules_working(struct modules *ms)
+{
+	bool working;
+
+	pthread_mutex_lock(&ms->lock);
+	working = look_at_workers(ms);
+	pthread_mutex_unlock(&ms->lock);
+	return working;
+}
+
 int modules_fd(const struct modules *ms)
 {
 	return ms->event_fd;
@@ -1069,6 +1082,13 @@ enum module_state module_state(const struct module *m)
 	const struct content *c = content_of(m);
 
 	return c ? c->state : MODULE_LOADING;
+}
+
+bool module_is_no_elf(const struct module *m)
+{
+	const struct content *c = content_of(m);
+
+	return c && c->state == MODULE_REFUSED && c->no_elf;
 }
 
 const char *module_path(const struct module *m)

@@ -1341,7 +1341,7 @@ static void names_come_from_the_files_symbols(void **state)
 	own = map_module(t->ms, path, &map);
 	ADD(t->w, 1, kernel(1, "k", "vmlinux"), native(own, offset), native(t->gone, 5),
 	    native(t->lib, 0x900), { .kind = FRAME_UNKNOWN, .address = 1 });
-	names_resolve(t->w, t->ms, 10 * NSEC_PER_SEC);
+	names_resolve(t->w, t->ms, NULL, 10 * NSEC_PER_SEC);
 	module_put(own);
 	assert_string_equal(t->w->locations[0].func, "k");
 	assert_string_equal(t->w->locations[1].func, "a_function_of_this_file");
@@ -1357,7 +1357,7 @@ static void naming_an_empty_window_does_nothing(void **state)
 {
 	struct world *t = *state;
 
-	names_resolve(t->w, t->ms, 0);
+	names_resolve(t->w, t->ms, NULL, 0);
 	assert_int_equal(t->w->nlocations, 0);
 }
 
