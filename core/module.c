@@ -14,6 +14,7 @@
  */
 #include "module.h"
 
+#include "debugfile.h"
 #include "elfsym.h"
 #include "htab.h"
 #include "log.h"
@@ -333,10 +334,23 @@ static enum module_state find_file(const struct job *j, struct content *c, int *
 /* --- worker: reading it ---------------------------------------------------------------------- */
 
 /* A file without usable symbols is still a sound module. -ENOMEM and -EIO may pass. */
-static void read_table(struct job *j, const struct elfsym_source *src)
+static void read_table(struct job *j, const struct content *c, const struct elfsym_source *src)
 {
-	int err = elfsym_table(src, j->max_bytes, &j->table);
+	struct debugfile_question q = {
+		.src = src,
+		.info = &c->info,
+		.path = j->module->path,
+		.pid = j->pid,
+		.host_root = "/",
+	};
+	struct elfsym_source debug;
+	_cleanup_close_ int fd = -1;
+	int err;
 
+	if (src->fd >= 0 && !elfsym_has_symtab(src))
+		fd = debugfile_open(&q, &debug.size, NULL);
+	debug.fd = fd;
+	err = elfsym_table(src, fd >= 0 ? &debug : NULL, j->max_bytes, &j->table);
 	if (err == -ENOMEM)
 		stat_inc(STAT_no_memory);
 	if (err == -ENOEXEC || err == -E2BIG) {
@@ -389,7 +403,7 @@ static enum module_state load_file(struct job *j, struct content *c)
 	if (state != MODULE_READY)
 		return state;
 	if (j->want_symbols)
-		read_table(j, &(struct elfsym_source){ .fd = fd, .size = (u64)c->size });
+		read_table(j, c, &(struct elfsym_source){ .fd = fd, .size = (u64)c->size });
 	if (j->want_unwind)
 		read_unwind(j, c, fd, NULL, 0);
 	return unchanged(c, fd) ? MODULE_READY : MODULE_CHANGED;
@@ -426,7 +440,7 @@ static enum module_state load_vdso(struct job *j, struct content *c)
 	if (err)
 		return info_state(err);
 	if (j->want_symbols)
-		read_table(j, &src);
+		read_table(j, c, &src);
 	if (j->want_unwind)
 		read_unwind(j, c, -1, src.mem, src.size);
 	return MODULE_READY;
