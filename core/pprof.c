@@ -838,7 +838,7 @@ static int gzip(u8 *in, size_t len, u8 **ret, size_t *ret_len)
 	return 0;
 }
 
-static int pack(const Pprof__Profile *pb, u8 **ret, size_t *ret_len)
+int pprof_pack(const Pprof__Profile *pb, u8 **ret, size_t *ret_len)
 {
 	size_t len = pprof__profile__get_packed_size(pb);
 	_cleanup_free_ u8 *raw = NULL;
@@ -863,7 +863,7 @@ int pprof_encode_all(const struct window *w, const struct profile *const *p, u32
 	b.profiles = p;
 	b.nprofiles = n;
 	err = build(&b, &pb);
-	return err ? err : pack(&pb, ret, ret_len);
+	return err ? err : pprof_pack(&pb, ret, ret_len);
 }
 
 int pprof_encode(const struct window *w, const struct profile *p, const struct pprof_options *o,
