@@ -213,6 +213,22 @@ static const char *keep(struct dwarfnames *d, const char *s)
 	return d->text.entries[i].s;
 }
 
+/* A source file; compilers write what is below the directory they ran in without it. */
+static const char *keep_file(struct dwarfnames *d, Dwarf_Die *unit, const char *file)
+{
+	char path[NAME_MAX_LEN + 1];
+	Dwarf_Attribute attr;
+	const char *dir;
+
+	if (!file || *file == '/')
+		return keep(d, file);
+	dir = dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attr));
+	if (!dir || *dir != '/')
+		return keep(d, file);
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	return keep(d, path);
+}
+
 static const char *text_of(Dwarf_Die *die, u32 attribute)
 {
 	Dwarf_Attribute attr;
@@ -255,7 +271,7 @@ static void set_call(struct dwarfnames *d, Dwarf_Die *unit, Dwarf_Die *inlined,
 
 	caller->line = number_of(inlined, DW_AT_call_line);
 	if (!dwarf_getsrcfiles(unit, &files, &n) && file < n)
-		caller->file = keep(d, dwarf_filesrc(files, file, NULL, NULL));
+		caller->file = keep_file(d, unit, dwarf_filesrc(files, file, NULL, NULL));
 }
 
 static void set_line(struct dwarfnames *d, Dwarf_Die *unit, u64 addr, struct dwarf_frame *f)
@@ -265,7 +281,7 @@ static void set_line(struct dwarfnames *d, Dwarf_Die *unit, u64 addr, struct dwa
 
 	if (!line)
 		return;
-	f->file = keep(d, dwarf_linesrc(line, NULL, NULL));
+	f->file = keep_file(d, unit, dwarf_linesrc(line, NULL, NULL));
 	if (!dwarf_lineno(line, &n) && n > 0)
 		f->line = (u32)n;
 }
