@@ -1,8 +1,8 @@
 #!/bin/sh
 # Calls along a known graph at full speed, sampled at 999 Hz from another CPU: no stack that the
 # program cannot have, few refused, nearly all merged with the native stack.
-# SECONDS_EACH=60 VERSIONS="cpython-3.13 ..." for more of it.
-: "${B:=build}" "${SECONDS_EACH:=10}"
+# CHURN_SECONDS=60 VERSIONS="cpython-3.13 ..." for more of it.
+: "${B:=build}" "${CHURN_SECONDS:=10}"
 bin=$B/ebpfprofiler
 programs=tests/runtimes/programs
 tmp=$(mktemp -d)
@@ -29,14 +29,14 @@ one=0 other=0
 churn() {
     name=$1
     : >"$tmp/out"
-    taskset -c $one "$(command_of "$name")" "$tmp/churn.py" $((SECONDS_EACH + 120)) "$2" >"$tmp/out" 2>&1 &
+    taskset -c $one "$(command_of "$name")" "$tmp/churn.py" $((CHURN_SECONDS + 120)) "$2" >"$tmp/out" 2>&1 &
     pid=$!
     n=0
     while ! grep -q ready "$tmp/out" && [ $n -lt 300 ]; do
         sleep 0.1
         n=$((n + 1))
     done
-    taskset -c $other "$bin" record -p $pid -d "$SECONDS_EACH" -F 999 --force -o "$tmp/profile" 2>"$tmp/err"
+    taskset -c $other "$bin" record -p $pid -d "$CHURN_SECONDS" -F 999 --force -o "$tmp/profile" 2>"$tmp/err"
     kill $pid 2>/dev/null
     wait $pid 2>/dev/null
     python3 tests/live/cpython.py stacks "$tmp/profile" >"$tmp/stacks"
@@ -58,7 +58,9 @@ churn() {
     check "few-refused-$name" at_least "$most" "$refused"
 }
 
-for name in ${VERSIONS:-cpython-3.9 cpython-3.11 cpython-3.12-shared cpython-3.13 cpython-3.14 cpython-3.15}; do
+every="3.6-shared 3.7-shared 3.8-shared 3.9 3.10-shared 3.11 3.11-embed 3.12-shared 3.13 3.13-embed 3.14 3.14-embed
+    3.14-jit 3.15 3.15-embed 3.15-jit"
+for name in ${VERSIONS:-$(for v in $every; do echo "cpython-$v"; done)}; do
     [ -n "$(command_of "$name")" ] || continue
     churn "$name" 1
 done
