@@ -11,7 +11,8 @@ trap 'kill $pid 2>/dev/null; rm -rf "$tmp"' EXIT
 ok() { echo "ok $1"; }
 no() { echo "not ok $1"; shift; echo "$@"; }
 check() { what=$1; shift; if "$@"; then ok "$what"; else no "$what" "$@"; fi; }
-at_least() { awk "BEGIN { exit !($1 >= $2) }"; }
+# SHARE MOST N: a share of N stacks, with three of them for chance.
+at_most() { awk "BEGIN { exit !($3 && $1 * $3 <= $2 * $3 + 300) }"; }
 
 list() {
     sh tests/runtimes/get.sh list | grep '^cpython-' | grep -v -e '-arm64 '
@@ -51,11 +52,13 @@ churn() {
     else
         ok "no-stack-the-program-cannot-have-$name"
     fi
-    check "merged-99-of-100-$name" at_least "$merged" 99
-    # 3.12 spends most time in the instructions that leave the list half made: up to 0.7 % of such a
-    # program, which does nothing but call.
+    stacks=$(wc -l <"$tmp/stacks")
+    # Refused ones have no list that could be merged.
+    check "merged-99-of-100-$name" at_most "$apart" 1 "$stacks"
+    # 3.12 publishes a structure 23 instructions before it fills it in, with two loads of memory that
+    # others write in between: up to 1 % of a program that does nothing but call back from C.
     case $name in cpython-3.12*) most=1 ;; *) most=0.5 ;; esac
-    check "few-refused-$name" at_least "$most" "$refused"
+    check "few-refused-$name" at_most "$refused" "$most" "$stacks"
 }
 
 every="3.6-shared 3.7-shared 3.8-shared 3.9 3.10-shared 3.11 3.11-embed 3.12-shared 3.13 3.13-embed 3.14 3.14-embed
