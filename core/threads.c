@@ -133,10 +133,17 @@ int threads_new(const struct features *f, struct reader *reader, int heads_fd, s
 		return log_err(-ENOMEM, "cannot look at threads: out of memory");
 	}
 	atomic_init(&t->shared->refs, 1);
+	sampler_take_log();
 	t->reader = reader;
 	t->filtered = f->iter_task_filtered;
 	t->walks = has_walk(f);
 	err = load(t, t->walks, heads_fd);
+	if (err == -EPERM || err == -EACCES) {
+		log_info("not permitted to load BPF programs (CAP_BPF, CAP_PERFMON): threads are "
+			 "looked at through /proc");
+		threads_free(t);
+		return err;
+	}
 	if (err && t->walks) {
 		log_debug("the iterator that reads lists does not load: %s", strerror(-err));
 		t->walks = false;
