@@ -135,7 +135,7 @@ static bool is_ruby(const struct node *n)
 	       magic(n) != MAGIC_DUMMY;
 }
 
-/* By the environments that a block's frame leads to; the thread stands still. */
+/* By the environments that a block's frame leads to. */
 static int entry_by_env(struct target *t, uint64_t ep, uint64_t local, uint64_t *ret)
 {
 	uint64_t v[3];
@@ -153,8 +153,9 @@ static int entry_by_env(struct target *t, uint64_t ep, uint64_t local, uint64_t 
 
 /*
  * The entry of the method that a frame's code is in. A block's frame does not have it: the frame of
- * the method that it is written in does, farther out, while that is still there; else, when the
- * thread stands still, the environments lead to it. *ret 0: not known, -1: not readable.
+ * the method that it is written in does, farther out, while that is still there; else the
+ * environments lead to it, which a thread that has run on may have left: an entry of other code is
+ * not taken. *ret 0: not known, -1: not readable.
  */
 static int home_entry(struct target *t, const struct list *l, uint32_t i, uint64_t local,
 		      uint64_t *ret)
@@ -170,7 +171,9 @@ static int home_entry(struct target *t, const struct list *l, uint32_t i, uint64
 		if (*ret)
 			return 0;
 	}
-	return l->running ? 0 : entry_by_env(t, node_at(l, i).ep, local, ret);
+	if (entry_by_env(t, node_at(l, i).ep, local, ret))
+		return l->running ? 0 : -1;
+	return 0;
 }
 
 struct walk {
@@ -186,96 +189,83 @@ static bool is_internal(const char *path)
 	return !strncmp(path, "<internal:", 10);
 }
 
-static void name_ruby(struct walk *w, const struct frame_key *key, const struct iseq *q,
-		      const struct method *m, bool place)
+/* Reads what a new key means. False: it is no more. */
+static bool name_ruby(struct walk *w, uint32_t i, const struct frame_key *key, unsigned flags)
 {
 	char name[LABEL_SIZE], path[FILE_SIZE];
+	struct method m = { 0 };
+	uint64_t me;
+	struct iseq q;
 
-	if (iseq_label(w->t, w->s, q, m->owner, name, sizeof(name)) <= 0 ||
-	    iseq_path(w->t, w->s, q, path, sizeof(path)) < 0)
-		frames_gone(w->out);
-	else if (place)
-		frames_name(w->out, name, path, iseq_line(w->t, w->s, q, key->pos));
-	else
+	if (iseq_read(w->t, w->s, key->object, &q) != UNWIND_OK)
+		return false;
+	/* Compiled code leaves an old place behind. */
+	if (!iseq_holds(&q, key->pos) && !(flags & FRAME_UNSURE))
+		return false;
+	if (home_entry(w->t, w->l, i, q.local, &me) || (me && method_read(w->t, me, &m)) ||
+	    iseq_label(w->t, w->s, &q, m.owner, name, sizeof(name)) <= 0 ||
+	    iseq_path(w->t, w->s, &q, path, sizeof(path)) < 0)
+		return false;
+	/* Written in Ruby, but shown like a function in C: without a place of its own. */
+	if (q.attrs & ATTR_C_TRACE || (w->s->l.hides_internal > 0 && is_internal(path)))
 		frames_name(w->out, name, NULL, 0);
+	else
+		frames_name(w->out, name, path, iseq_line(w->t, w->s, &q, key->pos));
+	return true;
 }
 
-/* Written in Ruby, but shown like a function in C: without a place of its own. */
-static bool shown_as_c(struct walk *w, const struct iseq *q)
-{
-	char path[FILE_SIZE];
-
-	if (w->s->l.body_attrs >= 0 && q->attrs & ATTR_C_TRACE)
-		return true;
-	return w->s->l.hides_internal > 0 && iseq_path(w->t, w->s, q, path, sizeof(path)) > 0 &&
-	       is_internal(path);
-}
-
-static enum verdict push_gone(struct walk *w, const struct frame_key *key, unsigned flags)
-{
-	struct frame_key gone = { .object = key->object };
-
-	if (!frames_push(w->out, &gone, flags))
-		frames_gone(w->out);
-	return UNWIND_OK;
-}
-
-static enum verdict push_ruby(struct walk *w, uint32_t i, unsigned flags)
+/*
+ * What is known already takes no read: the code and the place in it, which lies in memory of the
+ * code's own, tell a frame from all others. Code that two classes share (module_function) has the
+ * class that it was first met with.
+ */
+static void push_ruby(struct walk *w, uint32_t i, unsigned flags)
 {
 	struct node n = node_at(w->l, i);
 	struct frame_key key = { .object = n.iseq, .pos = n.pc };
-	enum verdict v;
-	struct method m = { 0 };
-	struct iseq q;
-	bool c;
 
-	v = iseq_read(w->t, w->s, n.iseq, &q);
-	if (v != UNWIND_OK || !iseq_holds(&q, n.pc)) {
-		/* Its code is elsewhere by now. Compiled code leaves an old place behind. */
-		if (v != UNWIND_OK || !(flags & FRAME_UNSURE))
-			return push_gone(w, &key, flags);
-		key.pos = 0;
-	}
-	if (home_entry(w->t, w->l, i, q.local, &key.check[0]))
-		return push_gone(w, &key, flags);
-	c = shown_as_c(w, &q);
-	if (c) {
-		key.pos = 0;
-		flags |= FRAME_C;
-	}
-	if (frames_push(w->out, &key, flags))
-		return UNWIND_OK;
-	if (key.check[0] && method_read(w->t, key.check[0], &m)) {
+	if (!frames_push(w->out, &key, flags) && !name_ruby(w, i, &key, flags))
 		frames_gone(w->out);
-		return UNWIND_OK;
-	}
-	name_ruby(w, &key, &q, &m, !c);
-	return UNWIND_OK;
 }
 
-static enum verdict push_c(struct walk *w, const struct node *n, unsigned flags)
+static bool name_c(struct walk *w, const struct frame_key *key)
 {
-	struct frame_key key = { .object = n->method };
 	char name[NAME_SIZE], full[LABEL_SIZE];
 	struct method m;
 	uint64_t me;
 
-	if (method_entry(w->t, n->method, &me) || !me || method_read(w->t, me, &m))
-		return push_gone(w, &key, flags);
-	/* Entries move when the heap is compacted; what they are of does not. */
-	key.object = m.def;
-	key.check[0] = m.owner;
-	key.check[1] = m.id;
-	if (frames_push(w->out, &key, flags | FRAME_C))
-		return UNWIND_OK;
-	if (object_id(w->t, w->s, m.id, name, sizeof(name)) <= 0 ||
-	    object_class(w->t, w->s, m.owner, full, sizeof(full)) < 0) {
-		frames_gone(w->out);
-		return UNWIND_OK;
-	}
+	if (method_entry(w->t, key->object, &me) || !me || method_read(w->t, me, &m) ||
+	    object_id(w->t, w->s, m.id, name, sizeof(name)) <= 0 ||
+	    object_class(w->t, w->s, m.owner, full, sizeof(full)) < 0)
+		return false;
 	object_append(full, sizeof(full), name);
 	frames_name(w->out, full, NULL, 0);
-	return UNWIND_OK;
+	return true;
+}
+
+/* The place that C code was called from: the next frame's in Ruby. */
+static uint64_t call_site(const struct list *l, uint32_t i)
+{
+	for (; i < l->n; i++) {
+		struct node n = node_at(l, i);
+
+		if (is_ruby(&n))
+			return n.pc;
+	}
+	return 0;
+}
+
+/*
+ * Entries of methods move when the heap is compacted, and another one may come to lie there, but not
+ * one that is called from the same place.
+ */
+static void push_c(struct walk *w, uint32_t i, unsigned flags)
+{
+	struct node n = node_at(w->l, i);
+	struct frame_key key = { .object = n.method, .pos = call_site(w->l, i) };
+
+	if (!frames_push(w->out, &key, flags | FRAME_C) && !name_c(w, &key))
+		frames_gone(w->out);
 }
 
 /*
@@ -305,21 +295,18 @@ enum verdict frames_of(struct target *t, const void *state, const struct list *l
 	for (uint32_t i = first; i < l->n; i++) {
 		struct node n = node_at(l, i);
 		unsigned flags = compiled && !w.any ? FRAME_UNSURE : 0;
-		enum verdict v = UNWIND_OK;
 
 		if (!is_frame(&n))
 			return UNWIND_TORN;
 		if (is_ruby(&n)) {
 			if (!skip_clause)
-				v = push_ruby(&w, i, flags);
+				push_ruby(&w, i, flags);
 			skip_clause = w.s->l.hides_clauses > 0 && magic(&n) == MAGIC_RESCUE;
 			w.any = true;
 		} else if (magic(&n) == MAGIC_CFUNC) {
-			v = push_c(&w, &n, flags);
+			push_c(&w, i, flags);
 			w.any = true;
 		}
-		if (v != UNWIND_OK)
-			return v;
 		if (n.flags & FLAG_FINISH && is_ruby(&n))
 			frames_boundary(ret);
 	}
