@@ -478,6 +478,33 @@ static int load(struct catalog *c)
 	return 0;
 }
 
+static void forget_all(struct catalog *c)
+{
+	free(c->entries);
+	free(c->services);
+	htab_fini(&c->services_by_key);
+	strtab_fini(&c->texts);
+	c->texts = (struct strtab){ .max_bytes = TEXT_MAX };
+	c->entries = NULL;
+	c->services = NULL;
+	c->first = c->n = c->cap = c->nservices = c->services_cap = c->ntypes = 0;
+	c->unknown = c->lines = 0;
+}
+
+/* Services that come and go leave their names behind: what is on disk is read again without them. */
+static void make_room(struct catalog *c)
+{
+	int err;
+
+	if (c->nservices < CATALOG_SERVICES_MAX / 4 * 3 && c->texts.bytes < TEXT_MAX / 4 * 3)
+		return;
+	write_journal(c);
+	forget_all(c);
+	err = load(c);
+	if (err)
+		log_warn("cannot list the store anew: %s", strerror(-err));
+}
+
 int catalog_open(const char *store_path, struct catalog **ret)
 {
 	struct catalog *c = calloc(1, sizeof(*c));
@@ -509,10 +536,7 @@ void catalog_free(struct catalog *c)
 	closep(&c->store_fd);
 	closep(&c->dir_fd);
 	closep(&c->journal_fd);
-	free(c->entries);
-	free(c->services);
-	htab_fini(&c->services_by_key);
-	strtab_fini(&c->texts);
+	forget_all(c);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -531,6 +555,7 @@ void catalog_note(struct catalog *c, const struct catalog_profile *p)
 	LOCKED(c);
 	if (len <= 0 || (size_t)len >= sizeof(line))
 		return;
+	make_room(c);
 	journal_line(c, line, (size_t)len);
 	line[len - 1] = '\0';
 	if (parse_line(c, line, &e))

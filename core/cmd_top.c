@@ -8,7 +8,6 @@
 #include "agent.h"
 #include "fold.h"
 #include "log.h"
-#include "names.h"
 #include "pprof.h"
 #include "preflight.h"
 #include "stack.h"
@@ -259,7 +258,7 @@ static int watch(const struct top_options *o, struct agent *a, int signals)
 		err = agent_close_window(a, false, &w);
 		if (err)
 			return err;
-		names_resolve(w, agent_modules(a), NAMES_WAIT_NS);
+		agent_names_resolve(a, w, NAMES_WAIT_NS);
 		err = show(o, w);
 		window_free(w);
 		if (err)

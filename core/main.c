@@ -46,6 +46,7 @@ static const struct {
 	{ "run", "profile this host until stopped, as the configuration says", cmd_run },
 	{ "record", "record a command, processes or the host into one file", cmd_record },
 	{ "dump", "the stacks of all threads of a process now", cmd_dump },
+	{ "symbolize", "names, lines and inlined functions for a stored profile", cmd_symbolize },
 	{ "doctor", "what this host offers, what is missing and how to mend it", cmd_doctor },
 	{ "top", "what runs now, by service and function, on a terminal", cmd_top },
 	{ "tree", "a stored profile, or a service of the store, as a call tree in text", cmd_tree },

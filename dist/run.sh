@@ -20,9 +20,11 @@ path = $store
 max_mb = 256
 EOF
 cat <<EOF
-Profiling this host at 19 Hz per CPU; every 10 s one profile per service goes to
+Profiling this host at 19 Hz per CPU. Look at it, ten seconds from now, at
+    http://127.0.0.1:7077/
+Ctrl-C ends it. Every 10 s one profile per service goes to
     $store/profiles
-Ctrl-C ends it. Open one, here or on any machine with Go (Debian: apt-get install golang-go):
+Open one, here or on any machine with Go (Debian: apt-get install golang-go):
     go tool pprof -top $store/profiles/NAME.pb.gz
     go tool pprof -http=: $store/profiles/NAME.pb.gz      (flame graph in the browser)
 EOF

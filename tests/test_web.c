@@ -492,6 +492,29 @@ static void the_catalog_survives_a_restart_and_learns_what_it_missed(void **stat
 	put_profile(NAME, START, "</script><img onerror=x>", 5000);
 }
 
+static void services_that_come_and_go_leave_room(void **state)
+{
+	char name[128], service[32];
+	struct catalog_profile p = {
+		.name = name, .service = service, .value = 1, .duration_ms = 10000
+	};
+	struct catalog *c;
+	u32 i;
+
+	(void)state;
+	assert_int_equal(catalog_open(dir, &c), 0);
+	/* More than there is room for; their files are gone soon. */
+	for (i = 0; i < CATALOG_SERVICES_MAX + 10; i++) {
+		snprintf(service, sizeof(service), "once%u", i);
+		snprintf(name, sizeof(name), "20260102T040000Z.000-cpu-%s.pb.gz", service);
+		catalog_note(c, &p);
+	}
+	assert_int_equal(sum_of(c, service, START, START + 86400000), 1);
+	assert_int_equal(catalog_refresh(c, UINT64_MAX), 0);
+	assert_int_equal(sum_of(c, "shop", START, START + 1000), 5000);
+	catalog_free(c);
+}
+
 static void a_damaged_catalog_is_made_anew(void **state)
 {
 	static const char *const damage[] = { "",
@@ -529,6 +552,7 @@ int main(void)
 		cmocka_unit_test(answers_wait_for_no_tick),
 		cmocka_unit_test(names_are_taken_apart),
 		cmocka_unit_test(the_catalog_survives_a_restart_and_learns_what_it_missed),
+		cmocka_unit_test(services_that_come_and_go_leave_room),
 		cmocka_unit_test(a_damaged_catalog_is_made_anew),
 	};
 
