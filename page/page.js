@@ -339,12 +339,19 @@ class Flame {
 	}
 	set(tree, symbols, totals, unit) {
 		Object.assign(this, { tree, symbols, totals, unit, zoom: -1, focus: -1 });
-		this.colours = symbols.map((s) => this.colour(s));
+		// One look at the scheme, one colour for a group: a view may have 50,000 symbols.
+		this.dark = matchMedia("(prefers-color-scheme: dark)").matches;
+		const known = new Map();
+		this.colours = symbols.map((s) => {
+			const key = s[2] + s[1];
+			if (!known.has(key)) known.set(key, this.colour(s));
+			return known.get(key);
+		});
 		layout(tree, totals);
 		this.canvas.setAttribute("aria-label", (this.up ? "Callers: " : "Flame graph: ") + tree.n + " frames. Arrow keys move, Enter zooms, Escape zooms out, c shows callers.");
 	}
 	colour(s) {
-		const dark = matchMedia("(prefers-color-scheme: dark)").matches, h = hash(s[1]) % 360, l = dark ? 34 : 78;
+		const dark = this.dark, h = hash(s[1]) % 360, l = dark ? 34 : 78;
 		if (s[2] === "kernel") return `hsl(214 ${dark ? 14 : 22}% ${dark ? 36 : 76}%)`;
 		if (s[2] === "label") return dark ? "hsl(0 0% 30%)" : "hsl(0 0% 84%)";
 		if (s[2] === "unknown") return dark ? "hsl(0 0% 26%)" : "hsl(0 0% 88%)";
@@ -354,7 +361,7 @@ class Flame {
 	// Blue: less than before; red: more.
 	delta(i) {
 		const [a, b] = state.norm ? shares(this.tree, i, this.totals) : [this.tree.total[0][i], this.tree.total[1][i]];
-		const d = a + b ? (a - b) / (a + b) : 0, dark = matchMedia("(prefers-color-scheme: dark)").matches, m = Math.min(Math.abs(d) * 1.6, 1);
+		const d = a + b ? (a - b) / (a + b) : 0, dark = this.dark, m = Math.min(Math.abs(d) * 1.6, 1);
 		return `hsl(${d > 0 ? 14 : 212} ${Math.round(m * 75)}% ${dark ? 28 + m * 12 : 88 - m * 26}%)`;
 	}
 	name(i) { return this.symbols[this.tree.sym[i]][0]; }

@@ -228,11 +228,19 @@ if (wide) await test("50000-frames-within-300-ms", async () => {
 	const page = await open("?last=0&s=wide&t=cpu&max=60000", { base: wide });
 	const n = Number(await page.getAttribute("#flame", "data-frames"));
 	must(n >= 50000, n + " frames");
-	// Parsed, laid out and painted, table and all; the best of three, on a busy machine.
-	const ms = await page.evaluate(() => { const t = []; for (let i = 0; i < 3; i++) { const began = performance.now(); showFlame(); main.canvas.getContext("2d").getImageData(0, 0, 1, 1); t.push(Math.round(performance.now() - began)); } return t; });
+	// Parsed, laid out and painted, table and all: CPU time of the page's thread, since others share this machine.
+	const cdp = await page.context().newCDPSession(page);
+	await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
+	const cpu = async () => (await cdp.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value * 1000;
+	const took = [], wall = [];
+	for (let i = 0; i < 3; i++) {
+		const before = await cpu();
+		wall.push(await page.evaluate(() => { const t = performance.now(); showFlame(); main.canvas.getContext("2d").getImageData(0, 0, 1, 1); return Math.round(performance.now() - t); }));
+		took.push(Math.round((await cpu()) - before));
+	}
+	console.log("# " + n + " frames: CPU " + took.join(", ") + " ms, by the clock " + wall.join(", ") + " ms");
 	must(Number(await page.getAttribute("#flame", "data-drawn")) > 500, "next to nothing was drawn");
-	console.log("# " + n + " frames in " + ms.join(", ") + " ms");
-	must(Math.min(...ms) < 300, "took " + ms + " ms");
+	must(Math.min(...took) > 0 && Math.min(...took) < 300, "took " + took + " ms");
 	return page;
 });
 await browser.close();
