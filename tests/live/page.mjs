@@ -109,8 +109,10 @@ await test("search-with-the-share-matched", async () => {
 	await page.keyboard.press("/");
 	await page.keyboard.type("heavy");
 	const share = value((await page.textContent("#matched")).replace("matched ", ""));
-	must(share > 45 && share < 90, "matched " + share);
-	must((await rows(page)).every((r) => r[0].includes("heavy") || r.length < 2), "table not filtered");
+	const found = await rows(page), total = value(found.find((r) => r[0] === "heavy")[2]);
+	// The daemon has it as the function's total.
+	must(share > 0 && Math.abs(share - total) <= 1, "matched " + share + ", total " + total);
+	must(found.every((r) => r[0].includes("heavy") || r.length < 2), "table not filtered");
 	must(page.url().includes("q=heavy"), page.url());
 	return page;
 });
@@ -129,7 +131,8 @@ await test("off-cpu", async () => {
 	const page = await open("?s=naps&last=0");
 	await after(page, () => page.click("#types button:has-text('Off CPU')"));
 	const r = await rows(page);
-	must(r.some((x) => x[0] === "nap" && value(x[2]) > 50), "no nap: " + JSON.stringify(r.slice(0, 5)));
+	// By its own name once its tables are there, which a busy machine has late; by the kernel's at once.
+	must(r.some((x) => (x[0] === "nap" || x[0] === "hrtimer_nanosleep") && value(x[2]) > 50), "no nap: " + JSON.stringify(r.slice(0, 5)));
 	must((await page.textContent("#filters")).includes("kernel frames"), "no filters");
 	return page;
 });
