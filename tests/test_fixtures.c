@@ -222,6 +222,8 @@ static bool has_frame(const char *all, const char *line, size_t len)
 	if (len == 7 && !memcmp(line, "\t[gone]", len))
 		return true;
 	snprintf(wanted, sizeof(wanted), "%.*s\n", (int)len, line);
+	if (strstr(all, wanted)) /* a function in C has no place */
+		return true;
 	if (len > 3 && !memcmp(line + len - 3, ":0)", 3))
 		wanted[len - 2] = '\0';
 	else if (wanted[len - 1] != ')')
@@ -428,7 +430,8 @@ static void files_that_are_no_recordings_are_refused(void **state __unused)
 	assert_int_equal(target_tape_parse((const u8 *)bad[1], 21, false, &t), -EINVAL);
 }
 
-int main(void)
+/* With an argument: the tests of that name only; an emulated machine has no time for all. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_recording_gives_what_the_runtime_said),
@@ -447,5 +450,7 @@ int main(void)
 		cmocka_unit_test(files_that_are_no_recordings_are_refused),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, find_fixtures, forget_fixtures);
 }
