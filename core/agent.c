@@ -321,7 +321,7 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	a->line = line_new(a->procs, a->tables, a->kallsyms, &lo);
 	if (!a->line || (!a->tables && o->table_bytes))
 		err = -ENOMEM;
-	if (!err && o->runtimes)
+	if (!err && o->runtimes && !o->runtimes->no_wall)
 		err = make_walker(a, o->runtimes);
 	if (!err && (o->offcpu || o->lock))
 		make_offcpu(a, o);

@@ -20,6 +20,7 @@ struct agent_runtimes {
 	struct runtime_choice choice;
 	u32 (*hz)(void *arg, const struct unwinder *u); /* arg: choice.arg */
 	bool internals;
+	bool no_wall; /* nobody wants their own sample types: waiting threads are let be */
 };
 
 struct agent_options {

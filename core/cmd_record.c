@@ -489,7 +489,7 @@ static int record(const struct record_options *o, const char *path, int signals,
 		.only_pids = o->npids || child > 0,
 		.service = o->cmd ? base_name(o->cmd[0]) : "host",
 	};
-	static const struct agent_runtimes every_runtime;
+	const struct agent_runtimes every_runtime = { .no_wall = !records_runtime(o) };
 	int err, status = 0, exec_errno = 0;
 	bool child_ended = false;
 	struct agent *a = NULL;
