@@ -157,7 +157,7 @@ static bool group(const struct merge_native *native, const struct runtime_frames
 		return true;
 	/*
 	 * Code made at run time without a frame of its own leaves its caller's frame pointer as it
-	 * was: a walk by that passes over the loop frame that called it (CPython 3.14, -X jit).
+	 * was: a walk by that passes over the loop frame that called it.
 	 */
 	if (g->n >= MIN(runs, list->switched))
 		return false;
