@@ -9,7 +9,6 @@
 #include "cost.h"
 #include "fold.h"
 #include "log.h"
-#include "names.h"
 #include "pprof.h"
 #include "preflight.h"
 #include "report.h"
@@ -374,7 +373,7 @@ static int write_profile(const struct record_options *o, const char *path, struc
 
 	gethostname(host, sizeof(host) - 1);
 	po.host = host;
-	names_resolve(w, agent_modules(a), NAMES_WAIT_NS);
+	agent_names_resolve(a, w, NAMES_WAIT_NS);
 	for (i = 0; i < o->ntypes; i++)
 		ps[i] = find_profile(w, o->types[i], &empty[i]);
 	if (o->folded) {
