@@ -47,6 +47,10 @@ churn() {
     read -r merged refused apart <"$tmp/shares"
     echo "$name: $(grep illegal "$tmp/verdict"); merged $merged %, refused $refused %, apart $apart %," \
         "innermost frame unsure $(python3 tests/live/ruby.py unsure "$tmp/profile") %"
+    # 2.7 makes a frame the innermost one a few instructions before it is filled in: one in some thousands.
+    case $name in
+    ruby-2.7*) awk '/^illegal/ { exit !($2 * 500 <= $4) }' "$tmp/verdict" && good=0 ;;
+    esac
     if [ $good -ne 0 ]; then
         no "no-stack-the-program-cannot-have-$name"
         cat "$tmp/verdict" "$tmp/err"
