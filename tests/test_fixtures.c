@@ -222,6 +222,8 @@ static bool has_frame(const char *all, const char *line, size_t len)
 	if (len == 7 && !memcmp(line, "\t[gone]", len))
 		return true;
 	snprintf(wanted, sizeof(wanted), "%.*s\n", (int)len, line);
+	if (strstr(all, wanted)) /* a function in C has no place */
+		return true;
 	if (len > 3 && !memcmp(line + len - 3, ":0)", 3))
 		wanted[len - 2] = '\0';
 	else if (wanted[len - 1] != ')')
