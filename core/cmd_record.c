@@ -468,7 +468,7 @@ static int check_waits(const struct record_options *o, struct agent *a)
 	struct agent_waits w;
 
 	agent_waits(a, &w);
-	if (records(o, &sample_cpu) || w.mode)
+	if (records(o, &sample_cpu) || records_runtime(o) || w.mode)
 		return 0;
 	return log_err(-EOPNOTSUPP, "cannot record waits here: %s",
 		       w.refused ? w.refused : "not known why");

@@ -444,6 +444,15 @@ static bool all_listed(const struct collector *c)
 	return true;
 }
 
+/* Where a thread's list begins is only known to the kernel where the thread itself says it. */
+static bool kernel_can_walk(const struct collector *c)
+{
+	struct runtime_info info;
+
+	runtime_info(c->runtime, &info);
+	return c->threads && threads_can_walk(c->threads) && info.found->recipe.head != RECIPE_TID;
+}
+
 static void walk_waiting(struct collector *c)
 {
 	int i, err;
@@ -451,8 +460,7 @@ static void walk_waiting(struct collector *c)
 	for (i = 0; i < LOOKS && !all_listed(c); i++) {
 		if (i)
 			usleep(2000);
-		err = c->threads && threads_can_walk(c->threads) ? walk_by_kernel(c)
-								 : walk_from_outside(c);
+		err = kernel_can_walk(c) ? walk_by_kernel(c) : walk_from_outside(c);
 		if (err == -EOPNOTSUPP)
 			err = walk_from_outside(c);
 		if (err) {

@@ -5,10 +5,11 @@
  */
 #include "php.h"
 
-#define PATH_TEXT       512
-#define GENERATORS_MAX  32  /* that delegate to each other */
-#define FRAMELESS_FIRST 204 /* ZEND_FRAMELESS_ICALL_0, 8.4 and later */
-#define FRAMELESS_LAST  207
+#define PATH_TEXT        512
+#define SAPI_REQUEST_URI 48  /* sapi_globals_struct (main/SAPI.h), 7.4 to 8.6 */
+#define GENERATORS_MAX   32  /* that delegate to each other */
+#define FRAMELESS_FIRST  204 /* ZEND_FRAMELESS_ICALL_0, 8.4 and later */
+#define FRAMELESS_LAST   207
 
 #define TYPE_OBJECT    8          /* of a zval; the low byte of the same word */
 #define CALL_TOP       (1u << 17) /* called from C: a run of the loop of its own */
@@ -42,11 +43,11 @@ static uint64_t leaf_place(struct target *t, const struct php *s, const struct l
 {
 	struct func f;
 
-	if (l->reg)
-		return l->reg;
-	if (func_read(t, s, n->func, &f) != UNWIND_OK || !func_holds(&f, n->opline))
+	if (func_read(t, s, n->func, &f) != UNWIND_OK)
 		return 0;
-	return n->opline;
+	if (l->reg && func_holds(&f, l->reg))
+		return l->reg;
+	return func_holds(&f, n->opline) ? n->opline : 0;
 }
 
 static bool is_user(struct target *t, const struct node *n)
@@ -65,13 +66,17 @@ static enum verdict push(struct target *t, const struct php *s, const struct lis
 {
 	struct frame_key key = { .object = n->func, .check = { n->name, n->opcodes } };
 	bool user = is_user(t, n), root = at & AT_ROOT;
+	unsigned flags = user ? 0 : FRAME_C;
 
 	if (user)
 		key.pos = at & AT_LEAF ? leaf_place(t, s, l, n) : n->opline;
 	/* The same code may be a script and an include of another one. */
 	if (!n->name)
 		key.pos |= root;
-	if (frames_push(ret, &key, user ? 0 : FRAME_C))
+	/* Compiled code sets the frame and the place when it comes to need them. */
+	if (at & AT_LEAF && l->running && !l->ip_image)
+		flags |= FRAME_UNSURE;
+	if (frames_push(ret, &key, flags))
 		return UNWIND_OK;
 	key.pos &= ~1ull;
 	return func_name_frame(t, s, &key, root, ret);
@@ -186,6 +191,26 @@ static bool ends_in_root(const struct list *l)
 	return !last.func || (last.info & CALL_TOP && !(last.info & CALL_GENERATOR));
 }
 
+/*
+ * What a request asked for, without the question mark and what follows, which may hold anything. It
+ * is read after the stack was taken, so it counts only for a thread that still stands there: the
+ * next request may be another one.
+ */
+static void add_uri(struct target *t, const struct php *s, const struct list *l, struct frames *ret)
+{
+	uint64_t head, uri;
+	char text[PATH_TEXT];
+
+	if (l->running || !s->sapi || target_u64(t, s->sapi + SAPI_REQUEST_URI, &uri) || !uri ||
+	    target_string(t, uri, sizeof(text) - 1, text, sizeof(text)) <= 0 ||
+	    target_u64(t, s->globals + (uint64_t)s->l.eg_current_execute_data, &head) ||
+	    head != l->head)
+		return;
+	text[strcspn(text, "?")] = '\0';
+	frames_label(ret, "request.uri", text);
+}
+
+/* The script that a request runs, as the outermost frame has it. */
 static void add_labels(struct target *t, const struct php *s, const struct list *l,
 		       struct frames *ret)
 {
@@ -193,10 +218,11 @@ static void add_labels(struct target *t, const struct php *s, const struct list 
 	char file[PATH_TEXT];
 	struct func f;
 
-	if (!frames_labels_wanted(ret) || !n.func || n.name)
+	if (!frames_labels_wanted(ret) || l->end != LIST_END_NULL)
 		return;
-	if (func_read(t, s, n.func, &f) == UNWIND_OK && f.opcodes == n.opcodes &&
-	    string_read(t, f.file, file, sizeof(file)) > 0)
+	add_uri(t, s, l, ret);
+	if (n.func && !n.name && func_read(t, s, n.func, &f) == UNWIND_OK &&
+	    f.opcodes == n.opcodes && string_read(t, f.file, file, sizeof(file)) > 0)
 		frames_label(ret, "request.script", file);
 }
 

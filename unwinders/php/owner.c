@@ -3,7 +3,7 @@
  * Whose stack it is. Thread safe PHP has globals in each thread: this finds the way to them from the
  * thread pointer, by the code of tsrm_get_ls_cache() where it is known, else by looking for what
  * proves to be globals. Other PHP has one stack, which belongs to one thread: the first one where
- * PHP is the program itself, else the one that entered PHP last.
+ * PHP is the program itself, else the one that entered it.
  */
 #include "php.h"
 
@@ -11,7 +11,8 @@
 #define LOOKED_AT   8    /* threads that are searched for their globals */
 #define NEAR        2048 /* bytes around the thread pointer that are searched */
 #define PIECE       256  /* bytes that are read at once: what lies behind may not be mapped */
-#define STACK_MAX   (64ull << 20)
+#define STACK_MAX   (1ull << 20) /* bytes of a stack that lie behind the entry into PHP */
+#define PAGE        4096
 #define GLOBALS_MAX (1u << 24) /* bytes of all globals of a thread */
 #define GLIBC_KEYS  0x310      /* x86-64, since 2.4 (nptl/descr.h): the block's first keys */
 #define GLIBC_NKEYS 32
@@ -140,48 +141,70 @@ enum verdict owner_prove_globals(struct target *t, struct php *s, uint64_t *ret)
 
 /* --- one stack for all threads ----------------------------------------------------------------- */
 
-/*
- * The thread that entered PHP: its stack has the place to which errors jump. A C library puts a
- * thread's own block at the end of its stack, so its pointer is the next one above; only the first
- * thread's stack lies elsewhere.
- */
-static bool find_owner(struct target *t, const struct php *s, struct target_thread *ret,
-		       bool *ret_first)
+/* All of it is one piece of memory: a thread's stack has a page at its end that nobody may read. */
+static bool is_one_piece(struct target *t, uint64_t lo, uint64_t hi)
 {
-	struct target_thread thread;
-	uint64_t at, nearest = STACK_MAX;
+	uint64_t word;
 
-	if (!target_thread(t, 0, ret))
-		return false;
-	*ret_first = true;
-	if (target_u64(t, s->globals + EG_BAILOUT, &at) || !at)
-		return true;
-	for (uint32_t i = 1; i < THREADS_MAX && target_thread(t, i, &thread); i++) {
-		if (thread.tp <= at || thread.tp - at >= nearest)
-			continue;
-		nearest = thread.tp - at;
-		*ret = thread;
-		*ret_first = false;
-	}
+	for (uint64_t at = lo & ~7ull; at < hi; at = (at | (PAGE - 1)) + 1)
+		if (target_u64(t, at, &word))
+			return false;
 	return true;
 }
 
-void owner_find(struct target *t, struct php *s)
+/*
+ * The thread that entered PHP has on its stack the place to which errors jump. The C library puts a
+ * thread's own block at the end of its stack, so its pointer is the next one above; but for the first
+ * thread, whose stack lies above all that is mapped later. A fiber's stack is neither: which thread
+ * it is on can only be told when it is left.
+ */
+static bool find_owner(struct target *t, const struct php *s, struct target_thread *ret)
 {
 	struct target_thread thread;
-	bool first = true;
+	uint64_t at;
+	bool above = true, found = false;
 
-	s->by_thread = s->library && target_thread(t, 1, &thread) &&
-		       find_owner(t, s, &thread, &first) && !first;
+	if (target_u64(t, s->globals + EG_BAILOUT, &at) || !at || at & 7 ||
+	    !target_thread(t, 0, &thread))
+		return false;
+	for (uint32_t i = 0; i < THREADS_MAX && target_thread(t, i, &thread); i++) {
+		if (!thread.tp)
+			return false;
+		above &= at > thread.tp;
+		if (!i || thread.tp <= at || thread.tp - at > STACK_MAX ||
+		    (found && thread.tp > ret->tp))
+			continue;
+		*ret = thread;
+		found = true;
+	}
+	if (above)
+		return target_thread(t, 0, ret);
+	return found && is_one_piece(t, at, ret->tp);
+}
+
+enum verdict owner_find(struct target *t, struct php *s)
+{
+	struct target_thread thread;
+
+	s->by_thread = false;
+	if (!s->library || !target_thread(t, 1, &thread))
+		return UNWIND_OK;
+	if (!find_owner(t, s, &thread))
+		return UNWIND_NOT_READY;
+	/* Asked again from time to time: it may be another one tomorrow. */
+	s->by_thread = true;
+	return UNWIND_OK;
 }
 
 enum verdict owner_heads(struct target *t, const void *state, struct heads *ret)
 {
 	const struct php *s = state;
 	struct target_thread thread;
-	bool first;
 
-	if (s->by_thread && find_owner(t, s, &thread, &first))
-		heads_add(ret, thread.tid, s->globals);
+	if (!s->by_thread)
+		return UNWIND_OK;
+	if (!find_owner(t, s, &thread))
+		return UNWIND_NOT_READY;
+	heads_add(ret, thread.tid, s->globals);
 	return UNWIND_OK;
 }

@@ -6,9 +6,9 @@
  */
 #include "php.h"
 
-#define MODULES_TO_LOOK_AT   128 /* of PHP's own registry */
-#define FUNCTIONS_TO_LOOK_AT 16
-#define OFFSET_MAX           1024
+#define MODULES_TO_LOOK_AT 128 /* of PHP's own registry */
+#define BUCKETS_TO_LOOK_AT 16
+#define OFFSET_MAX         1024
 
 /* HashTable and Bucket, the same since 7.0. */
 #define TABLE_DATA  16
@@ -132,6 +132,7 @@ static enum verdict detect_in(struct target *t, struct php *s, uint64_t registry
 		return owner_find_globals(t, s);
 	/* Programs have this from the C library's start files, libraries have it not. */
 	s->library = !target_symbol(t, s->module, "_IO_stdin_used", NULL);
+	s->sapi = target_symbol(t, s->module, "sapi_globals", NULL);
 	s->globals = target_symbol(t, s->module, "executor_globals", NULL);
 	return s->globals ? UNWIND_OK : UNWIND_NO_SYMBOL;
 }
@@ -168,28 +169,51 @@ static bool is_zend_version(struct target *t, uint64_t bucket)
 	       string_read(t, name, text, sizeof(text)) > 0 && !strcmp(text, "zend_version");
 }
 
-/*
- * The executor's table of functions begins with those of PHP's core, zend_version the first or
- * one of the first (Zend/zend_builtin_functions.c): proves the globals, the table, functions and
- * strings.
- */
-enum verdict globals_check(struct target *t, const struct php *s, uint64_t globals)
+/* The constant E_ERROR, in a bucket of a table of constants: a zval of 1 and its name. */
+static bool is_e_error(struct target *t, uint64_t bucket)
+{
+	uint64_t constant, value, key;
+	char text[16];
+
+	return !target_u64(t, bucket, &constant) && !target_u64(t, bucket + BUCKET_KEY, &key) &&
+	       !target_u64(t, constant, &value) && value == 1 &&
+	       string_read(t, key, text, sizeof(text)) > 0 && !strcmp(text, "E_ERROR");
+}
+
+/* Does a HashTable have that among its first? NOT_READY: there is no table, or nothing in it. */
+static enum verdict table_begins(struct target *t, uint64_t field,
+				 bool (*is)(struct target *t, uint64_t bucket))
 {
 	uint64_t table, data;
 	uint32_t used;
 
-	if (target_u64(t, globals + (uint64_t)s->l.eg_function_table, &table))
+	if (target_u64(t, field, &table))
 		return UNWIND_FAULT;
 	if (!table)
 		return UNWIND_NOT_READY;
-	if (target_u64(t, table + TABLE_DATA, &data) || target_u32(t, table + TABLE_USED, &used))
+	if (table & 7 || target_u64(t, table + TABLE_DATA, &data) ||
+	    target_u32(t, table + TABLE_USED, &used))
 		return UNWIND_BAD_LAYOUT;
 	if (!data || !used)
 		return UNWIND_NOT_READY;
-	for (uint32_t i = 0; i < used && i < FUNCTIONS_TO_LOOK_AT; i++)
-		if (is_zend_version(t, data + (uint64_t)i * BUCKET_SIZE))
+	for (uint32_t i = 0; i < used && i < BUCKETS_TO_LOOK_AT; i++)
+		if (is(t, data + (uint64_t)i * BUCKET_SIZE))
 			return UNWIND_OK;
 	return UNWIND_BAD_LAYOUT;
+}
+
+/*
+ * The executor's table of functions begins with those of PHP's core, zend_version the first or
+ * one of the first (Zend/zend_builtin_functions.c): proves the globals, the table, functions and
+ * strings. A server's worker has it from its first request on, but the table of constants, two
+ * fields further, from the start; its first is E_ERROR (Zend/zend_constants.c).
+ */
+enum verdict globals_check(struct target *t, const struct php *s, uint64_t globals)
+{
+	uint64_t functions = globals + (uint64_t)s->l.eg_function_table;
+	enum verdict v = table_begins(t, functions, is_zend_version);
+
+	return v == UNWIND_NOT_READY ? table_begins(t, functions + 16, is_e_error) : v;
 }
 
 /*
@@ -250,10 +274,10 @@ static enum verdict self_check(struct target *t, void *state)
 
 	find_loops(t, s);
 	v = s->zts ? owner_prove_globals(t, s, &globals) : globals_check(t, s, globals);
+	if (v == UNWIND_OK && !s->zts)
+		v = owner_find(t, s);
 	if (v != UNWIND_OK)
 		return v;
-	if (!s->zts)
-		owner_find(t, s);
 	return check_stack(t, s, globals);
 }
 

@@ -37,6 +37,7 @@ struct php {
 	bool by_thread; /* not thread safe: the stack belongs to another thread than the first */
 	uint64_t frameless; /* address of zend_flf_functions; 0: before 8.4 */
 	uint64_t globals;   /* address of the executor's globals; thread safe: 0 */
+	uint64_t sapi;      /* of sapi_globals, which have the request; thread safe: 0 */
 	/* Thread safe: thread pointer -> block of the thread -> globals. */
 	int32_t tls_slot;
 	int32_t globals_offset;
@@ -54,8 +55,8 @@ enum verdict globals_check(struct target *t, const struct php *s, uint64_t globa
 enum verdict owner_find_globals(struct target *t, struct php *s);
 /* That proven, or found by looking; *ret: globals of a thread. */
 enum verdict owner_prove_globals(struct target *t, struct php *s, uint64_t *ret);
-/* Not thread safe: whose the stack is. */
-void owner_find(struct target *t, struct php *s);
+/* Not thread safe: whose the stack is; NOT_READY: nobody's that is known. */
+enum verdict owner_find(struct target *t, struct php *s);
 /* struct unwinder.heads */
 enum verdict owner_heads(struct target *t, const void *state, struct heads *ret);
 
