@@ -22,6 +22,7 @@ list >"$tmp/list"
 command_of() { awk -v n="$1" '$1 == n { print $2 }' "$tmp/list"; }
 
 cp $programs/churn.php "$tmp/churn.php" # as it is now, for the judge as well
+touch -d '1 hour ago' "$tmp/churn.php"  # what was written just now is not compiled
 one=0 other=0
 [ "$(nproc)" -lt 2 ] || other=1
 
@@ -53,8 +54,10 @@ churn() {
     else
         ok "no-stack-the-program-cannot-have-$name"
     fi
-    # While the program changes to another stack, the list and the native one are of two.
-    check "merged-98-of-100-$name" at_least "$merged" 98
+    # While the program changes to another stack, the list and the native one are of two; and where C
+    # was called by compiled code the native one may end there.
+    case $name in *-jit) least=93 ;; *) least=98 ;; esac
+    check "merged-$least-of-100-$name" at_least "$merged" $least
     check "few-refused-$name" at_least 0.5 "$refused"
 }
 

@@ -21,6 +21,7 @@ sys.path.insert(0, 'tests/live')
 from cpython import Stacks, shares  # noqa: E402
 from pprof import fields, packed  # noqa: E402
 
+NO_NAME = ('[gone]', '[too many names]')
 CUT_AT_LEAST = 60  # frames of a stack that is cut
 
 
@@ -53,8 +54,8 @@ def judged(stack):
     cut = any(func.startswith('[cut') for func, _, _ in stack)
     frames = [{'func': func, 'file': file or None, 'line': line} for func, file, line in stack
               if not func.startswith('[cut')]
-    # A closure that was freed before it was named says so: its callers remain.
-    gone = [i for i, f in enumerate(frames) if f['func'] == '[gone]']
+    # What was freed before it was named says so, and what there were too many of: callers remain.
+    gone = [i for i, f in enumerate(frames) if f['func'] in NO_NAME]
     frames = frames[gone[-1] + 1:] if gone else frames
     # It stands for the generators that delegate; in churn.php that can only be one.
     for f in frames:
@@ -77,8 +78,8 @@ def marks(path):
     def share(name):
         return 100 * sum(n for n, stack in samples if any(f[0] == name for f in stack)) / total
     unsure = 100 * sum(n for n, u in Wall(path).unsure if u) / total
-    print('unsure %.2f %%, freed before they were named %.2f %%, with generators not told %.2f %%' %
-          (unsure, share('[gone]'), share('(yield from)')))
+    print('unsure %.2f %%, not named %.2f %%, with generators not told %.2f %%' %
+          (unsure, sum(share(name) for name in NO_NAME), share('(yield from)')))
 
 
 def compare(park, dump):

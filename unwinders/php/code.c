@@ -6,9 +6,11 @@
  */
 #include "php.h"
 
-#define NAME_SIZE   512
-#define OPLINE_SIZE 32
 #define OPCODES_MAX (1u << 24)
+#define NAME_SIZE   512
+
+#define FUNC_FLAGS      4
+#define FLAG_TRAMPOLINE (1u << 18) /* ZEND_ACC_CALL_VIA_TRAMPOLINE */
 
 /* zend_class_entry, zend_string, the same since 7.0. */
 #define CLASS_NAME 8
@@ -25,25 +27,47 @@ int string_read(struct target *t, uint64_t str, char *dst, size_t size)
 	return target_string(t, str + STRING_VAL, (size_t)len, dst, size);
 }
 
+static uint64_t u64_of(const uint8_t *at)
+{
+	uint64_t v;
+
+	memcpy(&v, at, sizeof(v));
+	return v;
+}
+
+static uint32_t u32_of(const uint8_t *at)
+{
+	uint32_t v;
+
+	memcpy(&v, at, sizeof(v));
+	return v;
+}
+
 enum verdict func_read(struct target *t, const struct php *s, uint64_t addr, struct func *ret)
 {
-	uint8_t head[FUNC_SCOPE + 8];
+	uint8_t bytes[OFFSET_MAX + 8];
+	size_t rest = (size_t)s->l.op_line_start + 4 - FUNC_HEAD;
 
-	if (!addr || addr & 7 || target_read(t, addr, head, sizeof(head)))
+	if (!addr || addr & 7 || target_read(t, addr, bytes, FUNC_HEAD))
 		return UNWIND_FAULT;
-	*ret = (struct func){ .type = head[0] };
-	memcpy(&ret->name, head + FUNC_NAME, sizeof(ret->name));
-	memcpy(&ret->scope, head + FUNC_SCOPE, sizeof(ret->scope));
+	*ret = (struct func){
+		.type = bytes[0],
+		.name = u64_of(bytes + FUNC_NAME),
+		.scope = u64_of(bytes + FUNC_SCOPE),
+	};
 	if (ret->type == FUNC_INTERNAL)
 		return UNWIND_OK;
 	if (ret->type != FUNC_USER && ret->type != FUNC_EVAL)
 		return UNWIND_BAD_FRAME;
-	if (target_u64(t, addr + (uint64_t)s->l.op_opcodes, &ret->opcodes) ||
-	    target_u32(t, addr + (uint64_t)s->l.op_last, &ret->last) ||
-	    target_u64(t, addr + (uint64_t)s->l.op_filename, &ret->file) ||
-	    target_u32(t, addr + (uint64_t)s->l.op_line_start, &ret->line_start))
+	if (target_read(t, addr + FUNC_HEAD, bytes + FUNC_HEAD, rest))
 		return UNWIND_FAULT;
-	if (!ret->last || ret->last > OPCODES_MAX || !ret->opcodes || ret->opcodes & 7)
+	ret->opcodes = u64_of(bytes + s->l.op_opcodes);
+	ret->last = u32_of(bytes + s->l.op_last);
+	ret->file = u64_of(bytes + s->l.op_filename);
+	ret->line_start = u32_of(bytes + s->l.op_line_start);
+	ret->handed_on = u32_of(bytes + FUNC_FLAGS) & FLAG_TRAMPOLINE;
+	if (ret->opcodes & 7 || !ret->opcodes ||
+	    (!ret->handed_on && (!ret->last || ret->last > OPCODES_MAX)))
 		return UNWIND_BAD_FRAME;
 	return UNWIND_OK;
 }
@@ -106,7 +130,7 @@ enum verdict func_name_frame(struct target *t, const struct php *s, const struct
 	v = func_name(t, &f, root, name, sizeof(name));
 	if (v != UNWIND_OK)
 		return v;
-	if (f.type == FUNC_INTERNAL) {
+	if (f.type == FUNC_INTERNAL || f.handed_on) {
 		frames_name(ret, name, NULL, 0);
 		return UNWIND_OK;
 	}

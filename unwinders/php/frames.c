@@ -6,9 +6,10 @@
 #include "php.h"
 
 #define PATH_TEXT        512
-#define SAPI_REQUEST_URI 48  /* sapi_globals_struct (main/SAPI.h), 7.4 to 8.6 */
-#define GENERATORS_MAX   32  /* that delegate to each other */
-#define FRAMELESS_FIRST  204 /* ZEND_FRAMELESS_ICALL_0, 8.4 and later */
+#define SAPI_REQUEST_URI 48    /* sapi_globals_struct (main/SAPI.h), 7.4 to 8.6 */
+#define OPCODES_NEAR     65536 /* further ones are looked at more closely */
+#define GENERATORS_MAX   32    /* that delegate to each other */
+#define FRAMELESS_FIRST  204   /* ZEND_FRAMELESS_ICALL_0, 8.4 and later */
 #define FRAMELESS_LAST   207
 
 #define TYPE_OBJECT    8          /* of a zval; the low byte of the same word */
@@ -50,10 +51,15 @@ static uint64_t leaf_place(struct target *t, const struct php *s, const struct l
 	return func_holds(&f, n->opline) ? n->opline : 0;
 }
 
+/* A place within the function's opcodes is one of code in PHP, which saves most of the reads. */
 static bool is_user(struct target *t, const struct node *n)
 {
 	uint8_t type;
 
+	if (n->opcodes && n->opline >= n->opcodes &&
+	    n->opline - n->opcodes < OPCODES_NEAR * OPLINE_SIZE &&
+	    !((n->opline - n->opcodes) % OPLINE_SIZE))
+		return true;
 	return !target_read(t, n->func, &type, sizeof(type)) && type != FUNC_INTERNAL;
 }
 

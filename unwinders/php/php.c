@@ -103,7 +103,7 @@ static bool row_of(struct target *t, const struct version *v, struct layout *ret
 	return false;
 }
 
-/* What lies in a function or in the globals is read with one look. */
+/* A function is read from its head to op_line_start, so what is read of it lies between. */
 static bool layout_sound(const struct layout *l)
 {
 	const int32_t *v = (const int32_t *)l;
@@ -111,6 +111,10 @@ static bool layout_sound(const struct layout *l)
 	for (size_t i = 0; i < NFIELDS; i++)
 		if (v[i] < 0 || v[i] > OFFSET_MAX || v[i] & 3)
 			return false;
+	if (l->op_opcodes < FUNC_HEAD || l->op_last < FUNC_HEAD || l->op_filename < FUNC_HEAD ||
+	    l->op_opcodes > l->op_line_start - 4 || l->op_last > l->op_line_start ||
+	    l->op_filename > l->op_line_start - 4)
+		return false;
 	return !((l->eg_function_table | l->eg_current_execute_data | l->op_opcodes |
 		  l->op_filename | l->gen_execute_data | l->gen_parent) &
 		 7);
@@ -338,6 +342,8 @@ static const struct unwinder php = {
 	.state_size = sizeof(struct php),
 	.layout_fields = fields,
 	.nlayout_fields = NFIELDS,
+	/* Compiled code takes the place of execute_ex() on the stack, or is called by it. */
+	.loop_runs = true,
 	.detect = detect,
 	.self_check = self_check,
 	.recipe = recipe,

@@ -10,7 +10,8 @@
 #include "layouts.h"
 #include "unwinders/unwinder.h"
 
-#define FILE_SIZE 1024 /* bytes of a path, its NUL included */
+#define FILE_SIZE  1024 /* bytes of a path, its NUL included */
+#define OFFSET_MAX 1024 /* of a field that a row names */
 
 /* zend_execute_data (Zend/zend_compile.h), the same since 7.0. */
 #define EX_OPLINE 0
@@ -22,12 +23,14 @@
 /* zend_function, zend_op, the same since 7.4. */
 #define FUNC_NAME     8
 #define FUNC_SCOPE    16
+#define FUNC_HEAD     24
 #define FUNC_INTERNAL 1
 #define FUNC_USER     2
 #define FUNC_EVAL     4
 #define OP_EXTENDED   20
 #define OP_LINENO     24
 #define OP_OPCODE     28
+#define OPLINE_SIZE   32
 
 struct php {
 	struct layout l;
@@ -67,6 +70,7 @@ struct func {
 	/* User functions only. */
 	uint64_t opcodes, file;
 	uint32_t last, line_start;
+	bool handed_on; /* has no code of its own: leads to __call() or __callStatic() */
 };
 
 /* Reads it; BAD_FRAME: it is none. */
