@@ -208,7 +208,7 @@ struct threads_run {
 	__u32 held; /* what was told under another number is not known to user space any more */
 	__u32 from; /* threads to pass over */
 	__u32 max;  /* records at most */
-	__u32 max_walks;
+	__u32 max_walks; /* lists; the run ends before the first thread whose list is one too many */
 	__u32 told, same, walks;
 	__u32 next; /* thread to begin with the next time, when there are more than fit */
 	__u32 more;

@@ -112,6 +112,13 @@ static __always_inline struct threads_run *run_at(u32 slot)
 	return &runs[i & (THREADS_RUNS - 1)];
 }
 
+/* The next run goes on with this thread. */
+static __always_inline void end_here(struct bpf_iter__task *ctx, struct threads_run *r)
+{
+	r->next = ctx->meta->seq_num;
+	r->more = 1;
+}
+
 /* The run's slot if the task is one of its threads and its turn has come, else THREADS_RUNS. */
 static __always_inline u32 turn_of(struct bpf_iter__task *ctx, struct task_struct *task)
 {
@@ -123,9 +130,8 @@ static __always_inline u32 turn_of(struct bpf_iter__task *ctx, struct task_struc
 	if (r->entry.start_ns && (task->group_leader->start_boottime != r->entry.start_ns ||
 				  (u32)task->self_exec_id != r->entry.exec_id))
 		return THREADS_RUNS;
-	if (r->told >= r->max || r->walks >= r->max_walks) {
-		r->next = ctx->meta->seq_num;
-		r->more = 1;
+	if (r->told >= r->max) {
+		end_here(ctx, r);
 		return THREADS_RUNS;
 	}
 	return slot;
@@ -347,6 +353,10 @@ int thread_lists(struct bpf_iter__task *ctx)
 		t->ev.kind = THREAD_SAME;
 		if (!tell(ctx, r, &t->ev, THREAD_SAME_SIZE))
 			r->same++;
+		return 0;
+	}
+	if (!on_cpu(task) && r->walks >= r->max_walks) {
+		end_here(ctx, r);
 		return 0;
 	}
 	describe(task, &t->ev);

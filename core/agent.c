@@ -8,7 +8,9 @@
 #include "line.h"
 #include "log.h"
 #include "module.h"
+#include "names.h"
 #include "offcpu.h"
+#include "perfmap.h"
 #include "process.h"
 #include "reader.h"
 #include "runtime.h"
@@ -19,6 +21,7 @@
 #include "threads.h"
 #include "walker.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -26,6 +29,7 @@
 
 #define CYCLE_NS        (NSEC_PER_SEC / 4)
 #define NEWS_PAUSE_NS   (NSEC_PER_SEC / 20)
+#define NAMING_PAUSE_NS (NSEC_PER_SEC / 50) /* between steps when no worker tells */
 #define CPU_CHECK_NS    NSEC_PER_SEC
 #define TRIM_NS         NSEC_PER_SEC
 #define SIDEBAND_BYTES  (512u << 10) /* a CPU; holds about 3,000 execs' worth of a cycle */
@@ -57,6 +61,12 @@ struct agent {
 	const char *offcpu_refused; /* why not, if they should be; static */
 	bool offcpu_paused;
 	struct line *line;
+	struct perfmaps *perfmaps;
+	struct {
+		struct window *w;
+		struct naming *naming; /* NULL: done, or no memory for it */
+	} namings[NAMINGS_MAX + 1];    /* oldest first */
+	u32 nnamings;
 	int epoll_fd;
 	u32 hz, want_hz;
 	bool no_cpu, only_pids;
@@ -173,9 +183,6 @@ static int make_runtimes(struct agent *a, const struct agent_runtimes *o)
 		.head = set_head,
 	};
 
-	a->reader = reader_new();
-	if (!a->reader)
-		return -ENOMEM;
 	/* Without it thread pointers and waiting threads stay unknown; it has said why. */
 	threads_new(features_host(), a->reader, sampler_heads_fd(a->sampler), &a->threads);
 	if (a->threads)
@@ -234,11 +241,9 @@ static void make_offcpu(struct agent *a, const struct agent_options *o)
 	};
 	int err;
 
-	if (!a->reader)
-		a->reader = reader_new();
 	oo.reader = a->reader;
 	a->offcpu_refused = "out of memory";
-	err = a->reader ? offcpu_new(a->sampler, &oo, &a->offcpu, &a->offcpu_refused) : -ENOMEM;
+	err = offcpu_new(a->sampler, &oo, &a->offcpu, &a->offcpu_refused);
 	if (err)
 		log_warn("no off-CPU profiles: %s: %s", a->offcpu_refused, strerror(-err));
 }
@@ -283,7 +288,9 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	lo.period_ns = NSEC_PER_SEC / a->hz;
 	a->modules = modules_new(SYMBOL_BYTES);
 	a->procs = a->modules ? processes_new(a->modules, "/proc", o->with_cmdline) : NULL;
-	if (a->epoll_fd < 0 || !a->procs) {
+	a->reader = reader_new();
+	a->perfmaps = a->reader ? perfmaps_new(a->reader, "/proc") : NULL;
+	if (a->epoll_fd < 0 || !a->procs || !a->perfmaps) {
 		log_err(err, "cannot start: out of memory or descriptors");
 		goto fail;
 	}
@@ -306,13 +313,14 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 		a->tables = make_tables(a, o->table_bytes);
 	err = o->runtimes ? make_runtimes(a, o->runtimes) : 0;
 	lo.runtimes = a->runtimes;
+	lo.perfmaps = a->perfmaps;
 	lo.internals = o->runtimes && o->runtimes->internals;
 	lo.wait_tables = o->offcpu_tables;
 	lo.lock_only = o->lock && !o->offcpu;
 	a->line = line_new(a->procs, a->tables, a->kallsyms, &lo);
 	if (!a->line || (!a->tables && o->table_bytes))
 		err = -ENOMEM;
-	if (!err && o->runtimes)
+	if (!err && o->runtimes && !o->runtimes->no_wall)
 		err = make_walker(a, o->runtimes);
 	if (!err && (o->offcpu || o->lock))
 		make_offcpu(a, o);
@@ -338,6 +346,8 @@ fail:
 
 void agent_free(struct agent *a)
 {
+	u32 i;
+
 	if (!a)
 		return;
 	tables_free(a->tables);
@@ -348,6 +358,11 @@ void agent_free(struct agent *a)
 	sampler_free(a->sampler);
 	sideband_free(a->sideband);
 	line_free(a->line);
+	for (i = 0; i < a->nnamings; i++) {
+		naming_free(a->namings[i].naming);
+		window_free(a->namings[i].w);
+	}
+	perfmaps_free(a->perfmaps);
 	processes_free(a->procs);
 	modules_free(a->modules);
 	kallsyms_free(a->kallsyms);
@@ -472,6 +487,60 @@ static void cycle(struct agent *a)
 		tables_round(a->tables, now_monotonic());
 	if (a->runtimes)
 		runtimes_round(a->runtimes, now_monotonic());
+	perfmaps_round(a->perfmaps, now_monotonic());
+}
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+static void naming_end(struct agent *a)
+{
+	naming_free(a->namings[0].naming);
+	a->namings[0].naming = NULL;
+}
+
+static bool has_named(const struct agent *a)
+{
+	return a->nnamings && !a->namings[0].naming;
+}
+
+/* In order: the oldest one's turn first. */
+static void name_on(struct agent *a, u64 now)
+{
+	if (a->nnamings && a->namings[0].naming && naming_step(a->namings[0].naming, now))
+		naming_end(a);
+}
+
+void agent_name(struct agent *a, struct window *w)
+{
+	assert(a->nnamings <= NAMINGS_MAX);
+	if (a->nnamings == NAMINGS_MAX)
+		naming_end(a);
+	a->namings[a->nnamings].w = w;
+	a->namings[a->nnamings++].naming =
+		naming_new(w, a->modules, a->perfmaps, now_monotonic() + NAMING_MAX_NS);
+}
+
+struct window *agent_named(struct agent *a, u64 wait_ns)
+{
+	struct window *w;
+
+	if (!a->nnamings)
+		return NULL;
+	if (a->namings[0].naming && wait_ns) {
+		naming_finish(a->namings[0].naming, now_monotonic() + wait_ns);
+		naming_end(a);
+	}
+	if (!has_named(a))
+		return NULL;
+	w = a->namings[0].w;
+	a->nnamings--;
+	memmove(&a->namings[0], &a->namings[1], a->nnamings * sizeof(a->namings[0]));
+	return w;
+}
+
+void agent_names_resolve(struct agent *a, struct window *w, u64 wait_ns)
+{
+	names_resolve(w, a->modules, a->perfmaps, wait_ns);
 }
 
 /* Program counters of the kernel side to the named ones of ours. */
@@ -664,7 +733,7 @@ static int wait_ms(const struct agent *a, u64 now, u64 until_ns)
 
 	if (a->walker)
 		due = MIN(due, walker_due(a->walker));
-	due = MIN(due, now + CYCLE_NS);
+	due = MIN(due, now + (a->nnamings ? NAMING_PAUSE_NS : CYCLE_NS));
 	return due > now ? (int)((due - now + 999999) / 1000000) : 0;
 }
 
@@ -677,7 +746,7 @@ int agent_work(struct agent *a, u64 until_ns, int wake_fd)
 		if (err)
 			return log_err(err, "cannot wait for signals: %s", strerror(-err));
 	}
-	while (!woken) {
+	while (!woken && !has_named(a)) {
 		struct epoll_event ev[4];
 		u64 now = now_monotonic();
 		int n, i;
@@ -690,6 +759,7 @@ int agent_work(struct agent *a, u64 until_ns, int wake_fd)
 		now = now_monotonic();
 		if (a->walker && now >= walker_due(a->walker))
 			walker_tick(a->walker, now);
+		name_on(a, now);
 		/* A tick alone is no reason to look at everything. */
 		if (n <= 0 && now < a->cycle_ns)
 			continue;

@@ -20,6 +20,7 @@ struct agent_runtimes {
 	struct runtime_choice choice;
 	u32 (*hz)(void *arg, const struct unwinder *u); /* arg: choice.arg */
 	bool internals;
+	bool no_wall; /* nobody wants their own sample types: waiting threads are let be */
 };
 
 struct agent_options {
@@ -44,13 +45,31 @@ void agent_free(struct agent *a);
 int agent_add_pid(struct agent *a, u32 pid);
 int agent_start(struct agent *a);
 
-/* Works until CLOCK_MONOTONIC until_ns or until wake_fd (or -1) is readable: then returns 1. */
+/*
+ * Works until CLOCK_MONOTONIC until_ns, until agent_named() has something, or until wake_fd (or -1)
+ * is readable: then returns 1.
+ */
 int agent_work(struct agent *a, u64 until_ns, int wake_fd);
 /*
  * Ends the window: sampling goes on in a new one. finish: sampling ends first. *ret is owned by
  * the caller. Returns 0 or -errno (logged).
  */
 int agent_close_window(struct agent *a, bool finish, struct window **ret);
+/*
+ * Has a closed window's frames named while work goes on, within NAMING_MAX_NS; takes it over. At
+ * most NAMINGS_MAX are under way: with one more the oldest is done with what it has. In between,
+ * agent_named() is asked.
+ */
+#define NAMINGS_MAX   4
+#define NAMING_MAX_NS (5 * NSEC_PER_SEC)
+void agent_name(struct agent *a, struct window *w);
+/*
+ * The oldest window given to agent_name(), when its names are there; owned by the caller. wait_ns:
+ * how long to wait for them. NULL: none is ready.
+ */
+struct window *agent_named(struct agent *a, u64 wait_ns);
+/* Names of a window at once, in at most wait_ns. */
+void agent_names_resolve(struct agent *a, struct window *w, u64 wait_ns);
 /* Another rate, at once: a window may hold samples of several, each with its own period. */
 void agent_set_hz(struct agent *a, u32 hz);
 u32 agent_hz(const struct agent *a);

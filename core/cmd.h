@@ -11,6 +11,7 @@ int cmd_record(int argc, char **argv);
 int cmd_tables(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
+int cmd_symbolize(int argc, char **argv);
 int cmd_fixture(int argc, char **argv);
 
 /* A signalfd for SIGINT, SIGTERM, SIGHUP (and SIGCHLD), which are blocked; -errno (logged). */

@@ -9,7 +9,6 @@
 #include "cost.h"
 #include "fold.h"
 #include "log.h"
-#include "names.h"
 #include "pprof.h"
 #include "preflight.h"
 #include "report.h"
@@ -374,7 +373,7 @@ static int write_profile(const struct record_options *o, const char *path, struc
 
 	gethostname(host, sizeof(host) - 1);
 	po.host = host;
-	names_resolve(w, agent_modules(a), NAMES_WAIT_NS);
+	agent_names_resolve(a, w, NAMES_WAIT_NS);
 	for (i = 0; i < o->ntypes; i++)
 		ps[i] = find_profile(w, o->types[i], &empty[i]);
 	if (o->folded) {
@@ -490,7 +489,7 @@ static int record(const struct record_options *o, const char *path, int signals,
 		.only_pids = o->npids || child > 0,
 		.service = o->cmd ? base_name(o->cmd[0]) : "host",
 	};
-	static const struct agent_runtimes every_runtime;
+	const struct agent_runtimes every_runtime = { .no_wall = !records_runtime(o) };
 	int err, status = 0, exec_errno = 0;
 	bool child_ended = false;
 	struct agent *a = NULL;

@@ -12,13 +12,13 @@
 #include "fold.h"
 #include "guard.h"
 #include "log.h"
-#include "names.h"
 #include "pprof.h"
 #include "preflight.h"
 #include "report.h"
 #include "store.h"
 #include "upload.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -28,12 +28,18 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#define NAMES_WAIT_NS (2 * NSEC_PER_SEC)
+#define NAMES_STOP_NS (NSEC_PER_SEC / 2) /* for names of the last window */
 #define STOP_SEND_NS  (2 * NSEC_PER_SEC)
 #define PID_KEY_BYTES 32
 #define RETRY_MIN_NS  NSEC_PER_SEC
 #define RETRY_MAX_NS  (300 * NSEC_PER_SEC)
 #define SEND_TIMEOUT  (30 * NSEC_PER_SEC)
+
+/* What is told of a window whose names are still being looked up. */
+struct closed {
+	struct report report;
+	u64 period_ns;
+};
 
 /* One life of the daemon with one configuration; a reload ends it and begins another. */
 struct daemon {
@@ -45,7 +51,9 @@ struct daemon {
 	struct upload *upload;
 	struct guard guard;
 	struct cost_meter meter;
-	struct report report;
+	struct report report; /* of the window under way, or of the one that goes out */
+	struct closed closed[NAMINGS_MAX + 1]; /* oldest first */
+	u32 nclosed;
 	u64 windows;
 	char host[256];
 	u8 pid_key[PID_KEY_BYTES];
@@ -159,17 +167,17 @@ static void daemon_stop(struct daemon *d)
 }
 
 static void to_store(struct daemon *d, const struct window *w, const struct profile *p,
-		     u64 period_ns)
+		     const struct closed *c)
 {
 	struct pprof_options o = {
 		.names = true,
-		.period_ns = period_ns,
+		.period_ns = c->period_ns,
 		.host = d->host,
 		.plain_pid = true, /* nothing leaves the host here */
 		.labels = (const char *const *)d->config->labels,
 		.nlabels = d->config->nlabels,
-		.comments = d->report.lines,
-		.ncomments = d->report.nlines,
+		.comments = c->report.lines,
+		.ncomments = c->report.nlines,
 	};
 	_cleanup_free_ u8 *data = NULL;
 	size_t len;
@@ -182,19 +190,19 @@ static void to_store(struct daemon *d, const struct window *w, const struct prof
 }
 
 static void to_server(struct daemon *d, const struct window *w, const struct profile *p,
-		      u64 period_ns)
+		      const struct closed *c)
 {
 	struct pprof_options o = {
 		.names = !strcmp(d->config->upload_symbolize, "host"),
 		.time_is_end = true,
-		.period_ns = period_ns,
+		.period_ns = c->period_ns,
 		.host = d->host,
 		.plain_pid = d->config->plain_pid,
 		.pid_key = d->pid_key,
 		.labels = (const char *const *)d->config->labels,
 		.nlabels = d->config->nlabels,
-		.comments = d->report.lines,
-		.ncomments = d->report.nlines,
+		.comments = c->report.lines,
+		.ncomments = c->report.nlines,
 	};
 	u8 *data;
 	size_t len;
@@ -310,25 +318,41 @@ static void measure(struct daemon *d, const struct window *w, u32 hz)
 	report_end(&d->report, &c, w, config_offcpu_min_ns(d->config));
 }
 
-/* Ends a window and hands it out; when `finish`, sampling ends with it. */
+/* Hands out the oldest of the windows that have their names by now, or within wait_ns. */
+static bool hand_out(struct daemon *d, u64 wait_ns)
+{
+	struct window *w = agent_named(d->agent, wait_ns);
+	struct closed *c = &d->closed[0];
+	u32 i;
+
+	if (!w)
+		return false;
+	assert(d->nclosed);
+	for (i = 0; i < w->nprofiles; i++) {
+		report_profile(&c->report, w, &w->profiles[i]);
+		to_store(d, w, &w->profiles[i], c);
+		to_server(d, w, &w->profiles[i], c);
+	}
+	window_free(w);
+	d->nclosed--;
+	memmove(&d->closed[0], &d->closed[1], d->nclosed * sizeof(d->closed[0]));
+	for (i = 0; i < d->nclosed; i++)
+		report_moved(&d->closed[i].report);
+	return true;
+}
+
+/* Ends a window; when `finish`, sampling ends with it. It goes out when its names are there. */
 static int end_window(struct daemon *d, bool finish)
 {
-	u32 hz = agent_hz(d->agent), i;
+	struct closed *c = &d->closed[d->nclosed];
+	u32 hz = agent_hz(d->agent);
 	struct window *w = NULL;
 	char text[1024];
-	u64 period;
 	int err = agent_close_window(d->agent, finish, &w);
 
 	if (err)
 		return err;
 	measure(d, w, hz);
-	period = report_period(w, hz);
-	names_resolve(w, agent_modules(d->agent), finish ? NSEC_PER_SEC / 2 : NAMES_WAIT_NS);
-	for (i = 0; i < w->nprofiles; i++) {
-		report_profile(&d->report, w, &w->profiles[i]);
-		to_store(d, w, &w->profiles[i], period);
-		to_server(d, w, &w->profiles[i], period);
-	}
 	report_line(&d->report, w, text, sizeof(text));
 	log_info("%s", text);
 	report_changes(&d->report, text, sizeof(text));
@@ -338,8 +362,15 @@ static int end_window(struct daemon *d, bool finish)
 	/* The first one has the making of tables in it, which no lever acts on. */
 	if (!finish && d->windows++)
 		apply_guard(d);
-	window_free(w);
+	c->report = d->report;
+	report_moved(&c->report);
+	c->period_ns = report_period(w, hz);
+	d->nclosed++;
+	agent_name(d->agent, w);
 	report_begin(&d->report);
+	/* One too many, or the last ones: now. */
+	while (hand_out(d, finish ? NAMES_STOP_NS : 0))
+		;
 	return 0;
 }
 
@@ -355,6 +386,8 @@ static int daemon_work(struct daemon *d, int signals)
 		if (err < 0)
 			return err;
 		cost_meter_tick(&d->meter, now_monotonic());
+		while (hand_out(d, 0))
+			;
 		sig = cmd_next_signal(signals);
 		if (sig) {
 			err = end_window(d, true);

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "module.h"
 #include "names.h"
+#include "perfmap.h"
 #include "offcpu.h"
 #include "process.h"
 #include "reader.h"
@@ -52,6 +53,7 @@ struct collector {
 	struct dump *dump;
 	struct processes *procs;
 	struct reader *reader;
+	struct perfmaps *perfmaps;
 	struct threads *threads;
 	struct runtimes *runtimes;
 	struct sampler *sampler;
@@ -111,7 +113,8 @@ static int make_books(struct collector *c, u32 pid)
 	c->dump->modules = modules_new(SYMBOL_BYTES);
 	c->procs = c->dump->modules ? processes_new(c->dump->modules, "/proc", true) : NULL;
 	c->reader = reader_new();
-	if (!c->procs || !c->reader)
+	c->perfmaps = c->reader ? perfmaps_new(c->reader, "/proc") : NULL;
+	if (!c->procs || !c->perfmaps)
 		return log_err(-ENOMEM, "cannot start: out of memory");
 	/* Without it, thread pointers come from the interpreter or not at all. */
 	if (threads_new(features_host(), c->reader, -1, &c->threads))
@@ -142,6 +145,7 @@ static void collector_fini(struct collector *c)
 	runtimes_free(c->runtimes);
 	threads_free(c->threads);
 	sampler_free(c->sampler);
+	perfmaps_free(c->perfmaps);
 	processes_free(c->procs);
 	reader_free(c->reader);
 }
@@ -778,6 +782,7 @@ static int join_all(struct collector *c)
 {
 	struct stack_options so = {
 		.tables = c->tables,
+		.perfmaps = c->perfmaps,
 		.runtimes = c->runtimes,
 		.internals = c->o->internals,
 	};
@@ -792,7 +797,7 @@ static int join_all(struct collector *c)
 	for (i = 0; i < c->n; i++)
 		join_thread(c, &c->v[i], &d->threads[i]);
 	d->nthreads = c->n;
-	names_resolve(d->window, c->dump->modules, NAMES_WAIT_NS);
+	names_resolve(d->window, c->dump->modules, c->perfmaps, NAMES_WAIT_NS);
 	return 0;
 }
 

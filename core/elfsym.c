@@ -9,21 +9,28 @@
  */
 #include "elfsym.h"
 
+#include "pclntab.h"
+#include "plt.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <gelf.h>
 #include <libelf.h>
+#include <lzma.h>
 #include <string.h>
 
-#define PHDRS_MAX    256
-#define SECTIONS_MAX 0xfeff /* below SHN_LORESERVE: no extended numbering */
-#define NOTES_MAX    (1u << 20)
-#define TABLES_MAX   (128u << 20)
-#define TABLES_MIN   (1u << 20) /* see tables_limit() */
-#define SYMBOLS_MAX  (4u << 20)
-#define NAME_MAX_LEN 4096u /* longer names are cut */
+#define PHDRS_MAX     256
+#define SECTIONS_MAX  0xfeff /* below SHN_LORESERVE: no extended numbering */
+#define NOTES_MAX     (1u << 20)
+#define NAMES_MAX     (1u << 20) /* of sections */
+#define TABLES_MAX    (128u << 20)
+#define TABLES_MIN    (1u << 20) /* see tables_limit() */
+#define SYMBOLS_MAX   (4u << 20)
+#define NAME_MAX_LEN  4096u       /* longer names are cut */
+#define UNPACK_MEMORY (96u << 20) /* for the decoder itself */
+#define UNPACK_FIRST  (256u << 10)
 
-/* Sections of the image. */
+/* Sections of an image. */
 enum { IMG_NULL, IMG_SYMTAB, IMG_STRTAB, IMG_DYNSYM, IMG_DYNSTR, IMG_SECTIONS };
 
 struct function {
@@ -40,7 +47,7 @@ struct elfsym_table {
 	struct function functions[];
 };
 
-static int read_at(const struct elfsym_source *src, u64 off, void *buf, size_t len)
+int elfsym_read(const struct elfsym_source *src, u64 off, void *buf, size_t len)
 {
 	size_t done = 0;
 
@@ -66,7 +73,7 @@ static int read_at(const struct elfsym_source *src, u64 off, void *buf, size_t l
 }
 
 /* Checked before the allocation, so that a size from the file costs nothing when it is a lie. */
-static int read_array(const struct elfsym_source *src, u64 off, u64 n, size_t size, void **ret)
+int elfsym_read_array(const struct elfsym_source *src, u64 off, u64 n, size_t size, void **ret)
 {
 	_cleanup_free_ void *p = NULL;
 	int err;
@@ -76,7 +83,7 @@ static int read_array(const struct elfsym_source *src, u64 off, u64 n, size_t si
 	p = malloc(MAX(n, 1) * size);
 	if (!p)
 		return -ENOMEM;
-	err = read_at(src, off, p, n * size);
+	err = elfsym_read(src, off, p, n * size);
 	if (err)
 		return err;
 	*ret = take_ptr(p);
@@ -85,7 +92,7 @@ static int read_array(const struct elfsym_source *src, u64 off, u64 n, size_t si
 
 static int read_header(const struct elfsym_source *src, Elf64_Ehdr *ret)
 {
-	int err = read_at(src, 0, ret, sizeof(*ret));
+	int err = elfsym_read(src, 0, ret, sizeof(*ret));
 
 	if (err)
 		return err;
@@ -98,6 +105,13 @@ static int read_header(const struct elfsym_source *src, Elf64_Ehdr *ret)
 	if (ret->e_machine != EM_X86_64 && ret->e_machine != EM_AARCH64)
 		return -ENOEXEC;
 	return 0;
+}
+
+bool elfsym_is_elf(const struct elfsym_source *src)
+{
+	char magic[SELFMAG];
+
+	return !elfsym_read(src, 0, magic, sizeof(magic)) && !memcmp(magic, ELFMAG, SELFMAG);
 }
 
 /* --- segments and build id ------------------------------------------------------------------- */
@@ -169,7 +183,7 @@ static int read_notes(const struct elfsym_source *src, u64 off, u64 len, u64 ali
 	if (len > *budget)
 		return 0;
 	*budget -= len;
-	err = read_array(src, off, len, 1, &buf);
+	err = elfsym_read_array(src, off, len, 1, &buf);
 	if (!err)
 		find_id(buf, (size_t)len, align == 8 ? 8 : 4, info);
 	return err == -ENOEXEC ? 0 : err; /* a damaged note is no note */
@@ -181,7 +195,7 @@ static int read_sections(const struct elfsym_source *src, const Elf64_Ehdr *eh, 
 		return -ENOENT;
 	if (eh->e_shnum > SECTIONS_MAX)
 		return -E2BIG;
-	return read_array(src, eh->e_shoff, eh->e_shnum, sizeof(Elf64_Shdr), (void **)ret);
+	return elfsym_read_array(src, eh->e_shoff, eh->e_shnum, sizeof(Elf64_Shdr), (void **)ret);
 }
 
 static int read_section_notes(const struct elfsym_source *src, const Elf64_Ehdr *eh, u64 *budget,
@@ -220,7 +234,7 @@ static int read_info(const struct elfsym_source *src, struct elfsym_info *info)
 		return -ENOEXEC;
 	if (eh.e_phnum > PHDRS_MAX) /* PN_XNUM among them */
 		return -E2BIG;
-	err = read_array(src, eh.e_phoff, eh.e_phnum, sizeof(Elf64_Phdr), (void **)&phdrs);
+	err = elfsym_read_array(src, eh.e_phoff, eh.e_phnum, sizeof(Elf64_Phdr), (void **)&phdrs);
 	if (!err)
 		err = read_segments(phdrs, eh.e_phnum, info);
 	for (i = 0; !err && i < eh.e_phnum && !info->id_len; i++)
@@ -251,6 +265,118 @@ void elfsym_info_fini(struct elfsym_info *info)
 {
 	free(info->segments);
 	*info = (struct elfsym_info){ 0 };
+}
+
+/* --- sections by name ----------------------------------------------------------------------- */
+
+int elfsym_sections(const struct elfsym_source *src, struct elfsym_sections *ret)
+{
+	struct elfsym_sections s = { 0 };
+	const Elf64_Shdr *names;
+	Elf64_Ehdr eh;
+	int err;
+
+	err = read_header(src, &eh);
+	if (!err)
+		err = read_sections(src, &eh, &s.v);
+	if (err)
+		return err;
+	s.n = eh.e_shnum;
+	s.machine = eh.e_machine;
+	s.entry = eh.e_entry;
+	names = eh.e_shstrndx < s.n ? &s.v[eh.e_shstrndx] : NULL;
+	/* Without names there are still symbols. */
+	if (names && names->sh_type == SHT_STRTAB && names->sh_size &&
+	    names->sh_size <= NAMES_MAX &&
+	    !elfsym_read_array(src, names->sh_offset, names->sh_size, 1, (void **)&s.names)) {
+		s.names_len = (size_t)names->sh_size;
+		s.names[s.names_len - 1] = '\0';
+	}
+	*ret = s;
+	return 0;
+}
+
+void elfsym_sections_fini(struct elfsym_sections *s)
+{
+	free(s->v);
+	free(s->names);
+	*s = (struct elfsym_sections){ 0 };
+}
+
+const Elf64_Shdr *elfsym_section(const struct elfsym_sections *s, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < s->n; i++)
+		if (s->v[i].sh_type != SHT_NULL && s->v[i].sh_type != SHT_NOBITS &&
+		    s->v[i].sh_name < s->names_len && !strcmp(s->names + s->v[i].sh_name, name))
+			return &s->v[i];
+	return NULL;
+}
+
+bool elfsym_has_symtab(const struct elfsym_source *src)
+{
+	_cleanup_(elfsym_sections_fini) struct elfsym_sections s = { 0 };
+	u32 i;
+
+	if (elfsym_sections(src, &s))
+		return false;
+	for (i = 0; i < s.n; i++)
+		if (s.v[i].sh_type == SHT_SYMTAB && s.v[i].sh_size > sizeof(Elf64_Sym))
+			return true;
+	return false;
+}
+
+bool elfsym_debuglink(const struct elfsym_source *src, struct elfsym_link *ret)
+{
+	_cleanup_(elfsym_sections_fini) struct elfsym_sections s = { 0 };
+	_cleanup_free_ char *data = NULL;
+	const Elf64_Shdr *sh;
+	size_t len, crc;
+
+	if (elfsym_sections(src, &s))
+		return false;
+	sh = elfsym_section(&s, ".gnu_debuglink");
+	if (!sh || sh->sh_size > sizeof(ret->name) + 8 ||
+	    elfsym_read_array(src, sh->sh_offset, sh->sh_size, 1, (void **)&data))
+		return false;
+	/* The name, its NUL, up to three more, the checksum. */
+	len = strnlen(data, (size_t)sh->sh_size);
+	crc = align_up(len + 1, 4);
+	if (!len || len >= sizeof(ret->name) || crc + 4 > sh->sh_size)
+		return false;
+	if (memchr(data, '/', len) || !strcmp(data, ".") || !strcmp(data, ".."))
+		return false;
+	memcpy(ret->name, data, len + 1);
+	memcpy(&ret->crc, data + crc, sizeof(ret->crc));
+	return true;
+}
+
+/* --- names from elsewhere -------------------------------------------------------------------- */
+
+void elfsym_names_fini(struct elfsym_names *n)
+{
+	free(n->v);
+	free(n->text);
+	*n = (struct elfsym_names){ 0 };
+}
+
+int elfsym_names_add(struct elfsym_names *n, u64 addr, u32 size, const char *name,
+		     const char *suffix)
+{
+	u32 len = (u32)strnlen(name, NAME_MAX_LEN - 64), more = (u32)strlen(suffix);
+	int err = VEC_RESERVE(n->v, n->cap, n->n + 1, SYMBOLS_MAX);
+
+	if (!err)
+		err = VEC_RESERVE(n->text, n->text_cap, n->len + len + more + 1, TABLES_MAX);
+	if (err)
+		return err;
+	n->v[n->n++] = (struct elfsym_name){ addr, size, n->len };
+	memcpy(n->text + n->len, name, len);
+	memcpy(n->text + n->len + len, suffix, more);
+	n->len += len + more;
+	n->text[n->len++] = '\0';
+	return 0;
 }
 
 /* --- the image that libelf gets -------------------------------------------------------------- */
@@ -322,20 +448,21 @@ static size_t tables_limit(size_t max_bytes)
 }
 
 /* Returns 0, -ENOENT when the file has no symbols, -errno. */
-static int image_build(const struct elfsym_source *src, const Elf64_Ehdr *file,
-		       const Elf64_Shdr *sections, size_t limit, struct image *ret)
+static int image_build(const struct elfsym_source *src, const struct elfsym_sections *s,
+		       size_t limit, struct image *ret)
 {
 	_cleanup_(image_fini) struct image img = { 0 };
 	Elf64_Shdr sh[IMG_SECTIONS] = { 0 };
-	Elf64_Ehdr eh = *file;
 	u64 from[IMG_SECTIONS];
 	bool symtab, dynsym;
+	Elf64_Ehdr eh;
 	u32 i;
+	int err = read_header(src, &eh);
 
-	symtab = find_symbols(src, sections, file->e_shnum, SHT_SYMTAB, &sh[IMG_SYMTAB],
-			      &sh[IMG_STRTAB]);
-	dynsym = find_symbols(src, sections, file->e_shnum, SHT_DYNSYM, &sh[IMG_DYNSYM],
-			      &sh[IMG_DYNSTR]);
+	if (err)
+		return err;
+	symtab = find_symbols(src, s->v, s->n, SHT_SYMTAB, &sh[IMG_SYMTAB], &sh[IMG_STRTAB]);
+	dynsym = find_symbols(src, s->v, s->n, SHT_DYNSYM, &sh[IMG_DYNSYM], &sh[IMG_DYNSTR]);
 	if (!symtab && !dynsym)
 		return -ENOENT;
 	for (i = IMG_SYMTAB; i < IMG_SECTIONS; i++) {
@@ -358,8 +485,8 @@ static int image_build(const struct elfsym_source *src, const Elf64_Ehdr *file,
 	memcpy(img.bytes + sizeof(eh), sh, sizeof(sh));
 	for (i = IMG_SYMTAB; i < IMG_SECTIONS; i++) {
 		u8 *to = img.bytes + sh[i].sh_offset;
-		int err = read_at(src, from[i], to, (size_t)sh[i].sh_size);
 
+		err = elfsym_read(src, from[i], to, (size_t)sh[i].sh_size);
 		if (err)
 			return err;
 		/*
@@ -379,36 +506,62 @@ static int image_build(const struct elfsym_source *src, const Elf64_Ehdr *file,
 /* Order matters: the better one of two aliases has the lower value. */
 enum binding { BIND_GLOBAL, BIND_WEAK, BIND_LOCAL };
 
+/* Where names come from, likewise. */
+enum origin { FROM_SYMTAB, FROM_DEBUG, FROM_DYNSYM, FROM_PLT, FROM_GO, ORIGINS };
+
 struct symbol {
 	u64 addr;
 	u32 size; /* 0: reaches to the next symbol of its section */
 	u32 name; /* offset in its string table */
 	u16 section;
 	u8 binding;
-	u8 table;       /* IMG_SYMTAB or IMG_DYNSYM: the lower is the better source */
+	u8 origin;
 	u8 underscores; /* leading ones */
 	bool counted, copied;
+};
+
+/* A file whose symbol tables are read. */
+struct tables {
+	struct elfsym_sections sections;
+	struct image image;
+	Elf *elf;
 };
 
 struct candidates {
 	struct symbol *symbols;
 	u32 n, cap;
-	const Elf64_Shdr *sections; /* of the file */
-	u32 nsections;
-	Elf *elf;
-	const char *strings[IMG_SECTIONS]; /* by symbol table; each ends with a NUL */
+	struct tables file, debug;
+	struct elfsym_names plt, go;
+	const char *strings[ORIGINS]; /* each ends with a NUL */
 };
+
+/* libelf lets go before the image goes. */
+static void tables_fini(struct tables *t)
+{
+	if (t->elf)
+		elf_end(t->elf);
+	image_fini(&t->image);
+	elfsym_sections_fini(&t->sections);
+}
 
 static void candidates_fini(struct candidates *c)
 {
 	free(c->symbols);
-	if (c->elf)
-		elf_end(c->elf);
+	tables_fini(&c->file);
+	tables_fini(&c->debug);
+	elfsym_names_fini(&c->plt);
+	elfsym_names_fini(&c->go);
+}
+
+/* The sections that a symbol's number means. */
+static const struct elfsym_sections *sections_of(const struct candidates *c, enum origin from)
+{
+	return from == FROM_DEBUG ? &c->debug.sections : &c->file.sections;
 }
 
 static const char *symbol_name(const struct candidates *c, const struct symbol *s)
 {
-	return c->strings[s->table] + s->name;
+	return c->strings[s->origin] + s->name;
 }
 
 /*
@@ -422,13 +575,13 @@ static bool is_mark(const char *name, u32 type)
 	return name[0] == '$' && name[1] && strchr("xdat", name[1]) && (!name[2] || name[2] == '.');
 }
 
-static bool in_exec_section(const struct candidates *c, const GElf_Sym *sym)
+static bool in_exec_section(const struct elfsym_sections *s, const GElf_Sym *sym)
 {
-	return sym->st_shndx < c->nsections && c->sections[sym->st_shndx].sh_flags & SHF_EXECINSTR;
+	return sym->st_shndx < s->n && s->v[sym->st_shndx].sh_flags & SHF_EXECINSTR;
 }
 
 /* Functions, and in .symtab also labels of executable sections (hand-written assembly). */
-static bool is_function(const struct candidates *c, const GElf_Sym *sym, u8 table)
+static bool is_function(const struct candidates *c, const GElf_Sym *sym, enum origin from)
 {
 	u32 type = GELF_ST_TYPE(sym->st_info);
 
@@ -438,7 +591,7 @@ static bool is_function(const struct candidates *c, const GElf_Sym *sym, u8 tabl
 		return false; /* STT_GNU_IFUNC among them: its code is the resolver's */
 	if (type == STT_FUNC && sym->st_size)
 		return true;
-	return table == IMG_SYMTAB && in_exec_section(c, sym);
+	return from != FROM_DYNSYM && in_exec_section(sections_of(c, from), sym);
 }
 
 static u8 underscores(const char *name)
@@ -450,7 +603,8 @@ static u8 underscores(const char *name)
 	return n;
 }
 
-static int collect_symbol(struct candidates *c, const GElf_Sym *sym, u8 table)
+static int collect_symbol(struct candidates *c, Elf *elf, u32 strings, const GElf_Sym *sym,
+			  enum origin from)
 {
 	static const u8 bindings[] = {
 		[STB_LOCAL] = BIND_LOCAL, [STB_GLOBAL] = BIND_GLOBAL, [STB_WEAK] = BIND_WEAK
@@ -459,9 +613,9 @@ static int collect_symbol(struct candidates *c, const GElf_Sym *sym, u8 table)
 	const char *name;
 	int err;
 
-	if (!is_function(c, sym, table))
+	if (!is_function(c, sym, from))
 		return 0;
-	name = elf_strptr(c->elf, table + 1, sym->st_name);
+	name = elf_strptr(elf, strings, sym->st_name);
 	if (!name || !*name || is_mark(name, GELF_ST_TYPE(sym->st_info)))
 		return 0;
 	err = VEC_RESERVE(c->symbols, c->cap, c->n + 1, SYMBOLS_MAX);
@@ -474,15 +628,16 @@ static int collect_symbol(struct candidates *c, const GElf_Sym *sym, u8 table)
 		.section = sym->st_shndx,
 		/* STB_GNU_UNIQUE and what is unknown: as visible as a global. */
 		.binding = bind < ARRAY_SIZE(bindings) ? bindings[bind] : BIND_GLOBAL,
-		.table = table,
+		.origin = from,
 		.underscores = underscores(name),
 	};
 	return 0;
 }
 
-static int collect_table(struct candidates *c, u8 table)
+/* One symbol table of an image: `table` and the strings behind it. */
+static int collect_table(struct candidates *c, Elf *elf, u32 table, enum origin from)
 {
-	Elf_Scn *scn = elf_getscn(c->elf, table), *strings = elf_getscn(c->elf, table + 1);
+	Elf_Scn *scn = elf_getscn(elf, table), *strings = elf_getscn(elf, table + 1);
 	Elf_Data *data, *str;
 	GElf_Shdr sh;
 	size_t i, n;
@@ -494,7 +649,7 @@ static int collect_table(struct candidates *c, u8 table)
 	str = elf_getdata(strings, NULL);
 	if (!data || !str || !str->d_buf)
 		return 0;
-	c->strings[table] = str->d_buf;
+	c->strings[from] = str->d_buf;
 	n = data->d_size / sizeof(Elf64_Sym);
 	if (n > SYMBOLS_MAX)
 		return -E2BIG;
@@ -503,15 +658,32 @@ static int collect_table(struct candidates *c, u8 table)
 		GElf_Sym sym;
 
 		if (gelf_getsym(data, (int)i, &sym))
-			err = collect_symbol(c, &sym, table);
+			err = collect_symbol(c, elf, table + 1, &sym, from);
+	}
+	return err;
+}
+
+static int collect_names(struct candidates *c, const struct elfsym_names *names, enum origin from)
+{
+	u32 i;
+	int err = 0;
+
+	c->strings[from] = names->text;
+	for (i = 0; !err && i < names->n; i++) {
+		err = VEC_RESERVE(c->symbols, c->cap, c->n + 1, SYMBOLS_MAX);
+		if (!err)
+			c->symbols[c->n++] = (struct symbol){ .addr = names->v[i].addr,
+							      .size = names->v[i].size,
+							      .name = names->v[i].name,
+							      .binding = BIND_LOCAL,
+							      .origin = from };
 	}
 	return err;
 }
 
 /*
  * By address. At one address: sized before sizeless, then worse before better, because what comes
- * later lies on top of what came before. Better is: global before weak before local, .symtab
- * before .dynsym, the longer one, fewer leading underscores, then the first in the string table.
+ * later lies on top of what came before. Which is better, elfsym.h says.
  * No name is read here: a hostile table would make that millions of cache misses.
  */
 static int compare(const void *pa, const void *pb)
@@ -524,8 +696,8 @@ static int compare(const void *pa, const void *pb)
 		return a->size ? -1 : 1;
 	if (a->binding != b->binding)
 		return a->binding > b->binding ? -1 : 1;
-	if (a->table != b->table)
-		return a->table > b->table ? -1 : 1;
+	if (a->origin != b->origin)
+		return a->origin > b->origin ? -1 : 1;
 	if (a->size != b->size)
 		return a->size < b->size ? -1 : 1;
 	if (a->underscores != b->underscores)
@@ -556,7 +728,8 @@ static size_t show_name(struct sweep *w, const struct candidates *c, const struc
 {
 	const char *name = symbol_name(c, s);
 	size_t len = strnlen(name, NAME_MAX_LEN);
-	const char *at = memchr(name, '@', len);
+	/* "@plt" is ours, and Go has no versions. */
+	const char *at = s->origin < FROM_PLT ? memchr(name, '@', len) : NULL;
 
 	return utf8_clean(w->name, sizeof(w->name), name,
 			  at && at > name ? (size_t)(at - name) : len);
@@ -630,7 +803,7 @@ static u64 add_sat(u64 a, u64 b)
 /* A sizeless symbol reaches to the next symbol, but not out of its section. */
 static u64 sizeless_end(const struct candidates *c, const struct symbol *s, u64 next)
 {
-	const Elf64_Shdr *section = &c->sections[s->section];
+	const Elf64_Shdr *section = &sections_of(c, s->origin)->v[s->section];
 
 	return MIN(next, add_sat(section->sh_addr, section->sh_size));
 }
@@ -709,43 +882,140 @@ static int build(const struct candidates *c, size_t max_bytes, struct elfsym_tab
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static int open_image(const struct image *img, struct candidates *c)
+static int open_tables(const struct elfsym_source *src, size_t limit, struct tables *t)
 {
 	int err;
 
 	if (elf_version(EV_CURRENT) == EV_NONE)
 		return -ENOEXEC;
-	c->elf = elf_memory((char *)img->bytes, img->size);
-	if (!c->elf)
-		return -ENOEXEC;
-	err = collect_table(c, IMG_SYMTAB);
-	return err ? err : collect_table(c, IMG_DYNSYM);
-}
-
-int elfsym_table(const struct elfsym_source *src, size_t max_bytes, struct elfsym_table **ret)
-{
-	/* Ends in reverse order: libelf lets go before the image goes. */
-	_cleanup_free_ Elf64_Shdr *sections = NULL;
-	_cleanup_(image_fini) struct image img = { 0 };
-	_cleanup_(candidates_fini) struct candidates c = { 0 };
-	struct elfsym_table *t = NULL;
-	Elf64_Ehdr eh;
-	int err;
-
-	err = read_header(src, &eh);
+	err = elfsym_sections(src, &t->sections);
 	if (!err)
-		err = read_sections(src, &eh, &sections);
-	if (!err)
-		err = image_build(src, &eh, sections, tables_limit(max_bytes), &img);
-	if (err == -ENOENT) {
-		*ret = NULL;
-		return 0;
-	}
+		err = image_build(src, &t->sections, limit, &t->image);
 	if (err)
 		return err;
-	c.sections = sections;
-	c.nsections = eh.e_shnum;
-	err = open_image(&img, &c);
+	t->elf = elf_memory((char *)t->image.bytes, t->image.size);
+	return t->elf ? 0 : -ENOEXEC;
+}
+
+/* What only costs the names it would have given. */
+static int tolerate(int err)
+{
+	return err == -ENOMEM || err == -EIO ? err : 0;
+}
+
+/*
+ * The section that distributions leave in stripped files: an ELF file with symbols alone, as xz
+ * has it. *ret: owned memory. -ENOENT when there is none.
+ */
+static int unpack(const struct elfsym_source *src, const struct elfsym_sections *s, size_t limit,
+		  struct elfsym_source *ret)
+{
+	const Elf64_Shdr *sh = elfsym_section(s, ".gnu_debugdata");
+	lzma_stream z = LZMA_STREAM_INIT;
+	_cleanup_free_ u8 *packed = NULL, *out = NULL;
+	u32 cap = 0;
+	lzma_ret rc = LZMA_OK;
+	int err;
+
+	if (!sh)
+		return -ENOENT;
+	if (sh->sh_size > limit)
+		return -E2BIG;
+	err = elfsym_read_array(src, sh->sh_offset, sh->sh_size, 1, (void **)&packed);
+	if (err)
+		return err;
+	if (lzma_stream_decoder(&z, UNPACK_MEMORY, 0) != LZMA_OK)
+		return -ENOMEM;
+	z.next_in = packed;
+	z.avail_in = (size_t)sh->sh_size;
+	/* Each turn doubles the room, up to the limit. */
+	do {
+		err = VEC_RESERVE(out, cap, MAX((u32)z.total_out + 1, UNPACK_FIRST), (u32)limit);
+		if (err)
+			break;
+		z.next_out = out + z.total_out;
+		z.avail_out = cap - (size_t)z.total_out;
+		rc = lzma_code(&z, LZMA_FINISH);
+	} while (rc == LZMA_OK);
+	lzma_end(&z);
+	if (err)
+		return err;
+	if (rc != LZMA_STREAM_END)
+		return rc == LZMA_MEM_ERROR ? -ENOMEM : -ENOEXEC;
+	*ret = (struct elfsym_source){ .fd = -1, .mem = take_ptr(out), .size = z.total_out };
+	return 0;
+}
+
+/* Symbols that were taken out of the file: from its debug file, or what is left of them in it. */
+static int collect_debug(struct candidates *c, const struct elfsym_source *src,
+			 const struct elfsym_source *debug, size_t limit)
+{
+	struct elfsym_source mini = { .fd = -1 };
+	int err = debug ? open_tables(debug, limit, &c->debug) : -ENOENT;
+
+	if (tolerate(err))
+		return err;
+	if (err) {
+		tables_fini(&c->debug);
+		c->debug = (struct tables){ 0 };
+		err = unpack(src, &c->file.sections, limit, &mini);
+		if (!err)
+			err = open_tables(&mini, limit, &c->debug);
+		free((void *)mini.mem);
+	}
+	return err ? tolerate(err) : collect_table(c, c->debug.elf, IMG_SYMTAB, FROM_DEBUG);
+}
+
+/* Go's own table, which names all that its compiler made. */
+static int collect_go(struct candidates *c, const struct elfsym_source *src, size_t limit)
+{
+	const struct elfsym_sections *s = &c->file.sections;
+	const Elf64_Shdr *sh = elfsym_section(s, ".gopclntab"), *text = elfsym_section(s, ".text");
+	struct pclntab_text where = { .start = text ? text->sh_addr : 0, .entry = s->entry };
+	_cleanup_free_ u8 *table = NULL;
+	int err;
+
+	if (!sh)
+		sh = elfsym_section(s, ".data.rel.ro.gopclntab");
+	if (!sh || sh->sh_size > limit)
+		return 0;
+	err = elfsym_read_array(src, sh->sh_offset, sh->sh_size, 1, (void **)&table);
+	if (!err)
+		err = pclntab_names(table, (size_t)sh->sh_size, &where, &c->go);
+	return err ? tolerate(err) : collect_names(c, &c->go, FROM_GO);
+}
+
+static int collect(struct candidates *c, const struct elfsym_source *src,
+		   const struct elfsym_source *debug, size_t limit)
+{
+	int err = open_tables(src, limit, &c->file);
+
+	if (err && err != -ENOENT)
+		return err;
+	if (!err)
+		err = collect_table(c, c->file.elf, IMG_SYMTAB, FROM_SYMTAB);
+	else
+		err = 0;
+	/* A .symtab has all that the others could tell. */
+	if (!err && !c->n)
+		err = collect_debug(c, src, debug, limit);
+	if (!err && !c->n)
+		err = collect_go(c, src, limit);
+	if (!err && c->file.elf)
+		err = collect_table(c, c->file.elf, IMG_DYNSYM, FROM_DYNSYM);
+	if (!err)
+		err = plt_names(src, &c->file.sections, &c->plt);
+	return err ? err : collect_names(c, &c->plt, FROM_PLT);
+}
+
+int elfsym_table(const struct elfsym_source *src, const struct elfsym_source *debug,
+		 size_t max_bytes, struct elfsym_table **ret)
+{
+	_cleanup_(candidates_fini) struct candidates c = { 0 };
+	struct elfsym_table *t = NULL;
+	int err;
+
+	err = collect(&c, src, debug, tables_limit(max_bytes));
 	if (err)
 		return err;
 	if (c.n)

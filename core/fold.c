@@ -97,8 +97,13 @@ const char *window_string(struct window *w, const char *s)
 
 static u64 location_hash(const struct location *l)
 {
-	u64 key[] = { (u64)l->line << 32 | l->kind, l->address,         (uintptr_t)l->module,
-		      (uintptr_t)l->mapping,        (uintptr_t)l->func, (uintptr_t)l->file };
+	u64 key[] = { (u64)l->line << 32 | l->kind,
+		      l->address,
+		      (uintptr_t)l->module,
+		      (uintptr_t)l->mapping,
+		      (uintptr_t)l->func,
+		      (uintptr_t)l->file,
+		      l->map };
 
 	return hash_bytes(key, sizeof(key));
 }
@@ -107,7 +112,7 @@ static bool location_equal(const struct location *a, const struct location *b)
 {
 	return a->address == b->address && a->module == b->module && a->kind == b->kind &&
 	       a->mapping == b->mapping && a->func == b->func && a->file == b->file &&
-	       a->line == b->line;
+	       a->line == b->line && a->map == b->map;
 }
 
 static int location_get(struct window *w, const struct frame *f, u32 *ret)
@@ -116,6 +121,7 @@ static int location_get(struct window *w, const struct frame *f, u32 *ret)
 	struct location l = { .kind = f->kind,
 			      .address = f->address,
 			      .line = f->line,
+			      .map = f->kind == FRAME_ANON ? f->map : 0,
 			      .module = f->kind == FRAME_NATIVE ? f->module : NULL };
 	u32 pos, i;
 	u64 hash;

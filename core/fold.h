@@ -22,9 +22,11 @@ struct location {
 	u64 address;           /* as in struct frame */
 	struct module *module; /* a reference of the window's; NULL unless FRAME_NATIVE */
 	const char *mapping;
-	const char *func; /* NULL: unnamed */
+	const char *func;   /* NULL: unnamed */
+	const char *linked; /* the mangled name that func was made of; NULL: none */
 	const char *file;
 	u32 line; /* FRAME_RUNTIME; 0: unknown */
+	u64 map;  /* as in struct frame */
 };
 
 struct stack {

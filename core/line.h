@@ -11,6 +11,7 @@
 
 struct line;
 struct kallsyms;
+struct perfmaps;
 struct modules;
 struct process;
 struct processes;
@@ -22,6 +23,7 @@ struct line_options {
 	bool with_cmdline;
 	const char *service;       /* one profile of this name for all; NULL: one per service */
 	struct runtimes *runtimes; /* borrowed; NULL: interpreters stay native */
+	struct perfmaps *perfmaps; /* borrowed; NULL: code made at run time unnamed */
 	bool internals;            /* their own loop frames are shown, too */
 	bool lock_only;            /* of waits, those for locks only */
 	bool wait_tables;          /* user stacks of waits are walked by tables */

@@ -46,6 +46,7 @@ static const struct {
 	{ "run", "profile this host until stopped, as the configuration says", cmd_run },
 	{ "record", "record a command, processes or the host into one file", cmd_record },
 	{ "dump", "the stacks of all threads of a process now", cmd_dump },
+	{ "symbolize", "names, lines and inlined functions for a stored profile", cmd_symbolize },
 	{ "doctor", "what this host offers, what is missing and how to mend it", cmd_doctor },
 	{ "tables", "the unwind table of an ELF file: figures, or its rows", cmd_tables },
 	{ "fixture", "record an interpreter's stacks for tests, or replay them", cmd_fixture },

@@ -28,14 +28,23 @@ static bool is_jit(const struct merge_native *native, u32 i)
 	return native->frames[i].kind == FRAME_ANON;
 }
 
+/* The last frame, from the leaf, of code made at run time that no loop frame follows. */
+static bool ends_orphans(const struct merge_native *native, const struct merge_options *o, u32 i)
+{
+	return is_jit(native, i) &&
+	       (i + 1 == native->n || (!is_jit(native, i + 1) && !is_loop(native, o, i + 1)));
+}
+
+/* orphans: code made at run time stands for the loop frame that it was called by. */
 static void group_single(const struct merge_native *native, const struct merge_options *o,
-			 struct groups *g)
+			 bool orphans, struct groups *g)
 {
 	u32 i, k;
 
+	g->n = 0;
 	for (i = 0; i < native->n; i++) {
 		g->of[i] = NO_GROUP;
-		if (!is_loop(native, o, i))
+		if (!is_loop(native, o, i) && !(orphans && ends_orphans(native, o, i)))
 			continue;
 		g->of[i] = g->n;
 		for (k = i; k && is_jit(native, k - 1) && g->of[k - 1] == NO_GROUP; k--)
@@ -135,17 +144,34 @@ static bool align(const struct merge_native *native, const struct runtime_frames
 	return loops == expected + 1;
 }
 
+/* False when the difference is not explained. */
+static bool group(const struct merge_native *native, const struct runtime_frames *list,
+		  const struct merge_options *o, u32 runs, struct groups *g, u32 *skip)
+{
+	if (o->runs) {
+		group_runs(native, o, g);
+		return align(native, list, g->n, runs, skip);
+	}
+	group_single(native, o, false, g);
+	if (align(native, list, g->n, runs, skip))
+		return true;
+	/*
+	 * Code made at run time without a frame of its own leaves its caller's frame pointer as it
+	 * was: a walk by that passes over the loop frame that called it (CPython 3.14, -X jit).
+	 */
+	if (g->n >= MIN(runs, list->switched))
+		return false;
+	group_single(native, o, true, g);
+	return align(native, list, g->n, runs, skip) && !*skip;
+}
+
 enum sample_list merge_frames(const struct merge_native *native, const struct runtime_frames *list,
 			      const struct merge_options *o, struct frame *out, u32 *ret_n)
 {
 	u32 runs = runs_of(list), skip, next = 0, n = 0, i;
 	struct groups g = { .n = 0 };
 
-	if (o->runs)
-		group_runs(native, o, &g);
-	else
-		group_single(native, o, &g);
-	if (!align(native, list, g.n, runs, &skip))
+	if (!group(native, list, o, runs, &g, &skip))
 		return keep_apart(native, list, out, ret_n);
 	/* next: the run that comes next; a group's run is put before its leaf-most frame. */
 	for (i = 0; i < native->n; i++) {

@@ -29,7 +29,8 @@ struct merge_options {
 /*
  * Matches from the leaf: the k-th loop frame is the k-th run. One loop frame more than runs: the
  * leaf's run has not begun. Runs left over where the native walk was cut, or behind a switch of
- * stacks, follow without native frames; loop frames left over where the list was cut stay. Any
+ * stacks, follow without native frames; loop frames left over where the list was cut stay. When
+ * loop frames are missing, code made at run time that none follows stands for one. Any
  * other difference is not explained: SAMPLE_LIST_APART, the native frames first, then a mark, then
  * the list. Else SAMPLE_LIST_MERGED, or SAMPLE_LIST_IDLE when there was nothing to merge. out has
  * MERGE_FRAMES_MAX.

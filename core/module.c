@@ -14,6 +14,7 @@
  */
 #include "module.h"
 
+#include "debugfile.h"
 #include "elfsym.h"
 #include "htab.h"
 #include "log.h"
@@ -79,6 +80,7 @@ struct content {
 	enum module_state state;
 	struct elfsym_info info;
 	char id_hex[2 * ELFSYM_ID_MAX + 1];
+	bool no_elf; /* MODULE_REFUSED: not even in part */
 	/* The file that was read; all zero for the vdso. */
 	dev_t dev;
 	ino_t ino;
@@ -299,8 +301,10 @@ static enum module_state try_way(const struct job *j, enum way way, struct conte
 		elfsym_info_fini(&info);
 		return err == -ENOMEM || err == -EIO ? info_state(err) : MODULE_CHANGED;
 	}
-	if (err)
+	if (err) {
+		c->no_elf = err == -ENOEXEC && !elfsym_is_elf(&src);
 		return info_state(err);
+	}
 	c->info = info;
 	c->dev = st.st_dev;
 	c->ino = st.st_ino;
@@ -330,10 +334,23 @@ static enum module_state find_file(const struct job *j, struct content *c, int *
 /* --- worker: reading it ---------------------------------------------------------------------- */
 
 /* A file without usable symbols is still a sound module. -ENOMEM and -EIO may pass. */
-static void read_table(struct job *j, const struct elfsym_source *src)
+static void read_table(struct job *j, const struct content *c, const struct elfsym_source *src)
 {
-	int err = elfsym_table(src, j->max_bytes, &j->table);
+	struct debugfile_question q = {
+		.src = src,
+		.info = &c->info,
+		.path = j->module->path,
+		.pid = j->pid,
+		.host_root = "/",
+	};
+	struct elfsym_source debug;
+	_cleanup_close_ int fd = -1;
+	int err;
 
+	if (src->fd >= 0 && !elfsym_has_symtab(src))
+		fd = debugfile_open(&q, &debug.size, NULL);
+	debug.fd = fd;
+	err = elfsym_table(src, fd >= 0 ? &debug : NULL, j->max_bytes, &j->table);
 	if (err == -ENOMEM)
 		stat_inc(STAT_no_memory);
 	if (err == -ENOEXEC || err == -E2BIG) {
@@ -386,7 +403,7 @@ static enum module_state load_file(struct job *j, struct content *c)
 	if (state != MODULE_READY)
 		return state;
 	if (j->want_symbols)
-		read_table(j, &(struct elfsym_source){ .fd = fd, .size = (u64)c->size });
+		read_table(j, c, &(struct elfsym_source){ .fd = fd, .size = (u64)c->size });
 	if (j->want_unwind)
 		read_unwind(j, c, fd, NULL, 0);
 	return unchanged(c, fd) ? MODULE_READY : MODULE_CHANGED;
@@ -423,7 +440,7 @@ static enum module_state load_vdso(struct job *j, struct content *c)
 	if (err)
 		return info_state(err);
 	if (j->want_symbols)
-		read_table(j, &src);
+		read_table(j, c, &src);
 	if (j->want_unwind)
 		read_unwind(j, c, -1, src.mem, src.size);
 	return MODULE_READY;
@@ -1035,6 +1052,16 @@ bool modules_settle(struct modules *ms, u64 deadline_ns)
 	return settled;
 }
 
+bool modules_working(struct modules *ms)
+{
+	bool working;
+
+	pthread_mutex_lock(&ms->lock);
+	working = look_at_workers(ms);
+	pthread_mutex_unlock(&ms->lock);
+	return working;
+}
+
 int modules_fd(const struct modules *ms)
 {
 	return ms->event_fd;
@@ -1069,6 +1096,13 @@ enum module_state module_state(const struct module *m)
 	const struct content *c = content_of(m);
 
 	return c ? c->state : MODULE_LOADING;
+}
+
+bool module_is_no_elf(const struct module *m)
+{
+	const struct content *c = content_of(m);
+
+	return c && c->state == MODULE_REFUSED && c->no_elf;
 }
 
 const char *module_path(const struct module *m)

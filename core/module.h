@@ -70,6 +70,11 @@ void module_put(struct module *m);
  * for a file system that does not answer. False when some are not.
  */
 bool modules_settle(struct modules *ms, u64 deadline_ns);
+/*
+ * Whether anything asked for is still to come without a file system that does not answer having to
+ * do so first. Never blocks.
+ */
+bool modules_working(struct modules *ms);
 /* Readable (epoll, edge-triggered) when the worker has done what was asked. */
 int modules_fd(const struct modules *ms);
 /* Number of modules held, for tests and figures; bytes of symbol tables. */
@@ -79,13 +84,15 @@ size_t modules_symbol_bytes(const struct modules *ms);
 void modules_trim(struct modules *ms, u64 max_age_ns);
 
 enum module_state module_state(const struct module *m);
+/* MODULE_REFUSED, and it does not even begin as an ELF file does. */
+bool module_is_no_elf(const struct module *m);
 /* Borrowed, live as long as the module. Build id as lower-case hex, "" when there is none. */
 const char *module_path(const struct module *m);
 const char *module_build_id(const struct module *m);
 /* The PT_LOAD that holds a file offset, executable ones first; NULL: none, not ready. Borrowed. */
 const struct module_segment *module_segment(const struct module *m, u64 file_offset);
 /*
- * Function at a file offset: .symtab and .dynsym of the file. *ret_name is borrowed and valid
+ * Function at a file offset, of the sources and by the rule of elfsym.h, as linked. *ret_name is borrowed and valid
  * until the next call with ms. Returns 0, -ENOENT when no symbol covers the address (a sized
  * symbol never reaches past its size) or no symbols can be had, -EAGAIN while they are loading.
  */

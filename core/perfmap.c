@@ -7,6 +7,7 @@
 #include "perfmap.h"
 
 #include "demangle.h"
+#include "htab.h"
 #include "process.h"
 #include "reader.h"
 #include "stat.h"
@@ -19,11 +20,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define CHUNK_BYTES   (1u << 20) /* read at a time */
-#define ROUND_CHUNKS  4
-#define REREAD_NS     NSEC_PER_SEC
-#define FORGET_NS     (120 * NSEC_PER_SEC)
-#define PROCESSES_CAP 4096
+#define CHUNK_BYTES      (1u << 20) /* read at a time */
+#define ROUND_CHUNKS     4
+#define REREAD_NS        NSEC_PER_SEC
+#define OLDER_NS         (2 * NSEC_PER_SEC) /* clocks step, and file systems round */
+#define FORGET_NS        (120 * NSEC_PER_SEC)
+#define PAUSE_MAX_NS     (64 * NSEC_PER_SEC)
+#define PROCESSES_CAP    4096
+#define ENTRIES_A_SECOND 20000 /* a map of so many is read a second less often */
 
 struct entry {
 	u64 lo, hi;
@@ -378,21 +382,26 @@ int perfmap_open(const char *proc_root, u32 pid)
 
 /* --- of all processes ----------------------------------------------------------------------- */
 
+/* What is known of a process. Slots stay where they are: their number is in the id. */
 struct one {
 	u64 start_ns;
 	u32 pid, exec_id;
+	u32 turn; /* of the slot: in the id, too, so that an old id finds nobody */
+	bool used;
 	struct perfmap *map;
 	u64 offset;
-	u64 asked_ns, read_ns;
-	bool wanted;  /* an address without a name was asked for since the last read */
-	bool refused; /* never looked at again */
+	u64 asked_ns, next_ns; /* last asked about; not read again before */
+	u64 pause_ns;          /* 0, or how long to wait for a map that is not there */
+	bool wanted;           /* an address without a name was asked for since the last read */
+	bool refused;          /* never looked at again */
 };
 
 struct perfmaps {
 	struct reader *reader;
 	const char *proc_root;
 	struct one *all;
-	u32 n, cap, next;
+	u32 n, cap, next, held;
+	struct htab by_process;
 	u64 now_ns;
 };
 
@@ -416,49 +425,135 @@ void perfmaps_free(struct perfmaps *pm)
 		return;
 	for (i = 0; i < pm->n; i++)
 		perfmap_free(pm->all[i].map);
+	htab_fini(&pm->by_process);
 	free(pm->all);
 	free(pm);
 }
 
-static struct one *find(struct perfmaps *pm, const struct process *p)
+static u64 one_hash(u32 pid, u32 exec_id, u64 start_ns)
 {
-	struct one *o;
+	return hash_mix(hash_mix(0x706d6170, (u64)pid << 32 | exec_id), start_ns);
+}
+
+/* A slot that nobody uses; NULL: all are used, or no memory. */
+static struct one *free_slot(struct perfmaps *pm)
+{
 	u32 i;
 
-	for (i = 0; i < pm->n; i++) {
+	/* Rare: once per process. */
+	for (i = 0; i < pm->n && pm->held < pm->n; i++)
+		if (!pm->all[i].used)
+			return &pm->all[i];
+	if (VEC_RESERVE(pm->all, pm->cap, pm->n + 1, PROCESSES_CAP))
+		return NULL;
+	pm->all[pm->n] = (struct one){ 0 };
+	return &pm->all[pm->n++];
+}
+
+static struct one *find(struct perfmaps *pm, const struct process *p)
+{
+	u64 hash = one_hash(p->pid, p->exec_id, p->start_ns);
+	struct one *o;
+	u32 pos, i;
+
+	for (pos = htab_start(&pm->by_process, hash); htab_next(&pm->by_process, hash, &pos, &i);) {
 		o = &pm->all[i];
 		if (o->pid == p->pid && o->start_ns == p->start_ns && o->exec_id == p->exec_id)
 			return o;
 	}
-	if (VEC_RESERVE(pm->all, pm->cap, pm->n + 1, PROCESSES_CAP))
+	o = free_slot(pm);
+	if (!o || htab_insert(&pm->by_process, hash, (u32)(o - pm->all)))
 		return NULL;
-	o = &pm->all[pm->n++];
-	*o = (struct one){ .start_ns = p->start_ns, .pid = p->pid, .exec_id = p->exec_id };
+	*o = (struct one){ .start_ns = p->start_ns,
+			   .pid = p->pid,
+			   .exec_id = p->exec_id,
+			   .turn = o->turn + 1,
+			   .used = true };
+	pm->held++;
 	return o;
 }
 
-const char *perfmaps_lookup(struct perfmaps *pm, const struct process *p, u64 addr)
+static void forget(struct perfmaps *pm, struct one *o)
 {
-	struct one *o = find(pm, p);
+	htab_remove(&pm->by_process, one_hash(o->pid, o->exec_id, o->start_ns), (u32)(o - pm->all));
+	perfmap_free(o->map);
+	o->map = NULL;
+	o->used = false;
+	pm->held--;
+}
+
+static struct one *by_id(const struct perfmaps *pm, u64 id)
+{
+	u32 i = (u32)id;
+	struct one *o = i < pm->n ? &pm->all[i] : NULL;
+
+	return o && o->used && o->turn == id >> 32 ? o : NULL;
+}
+
+static const char *look_up(struct perfmaps *pm, struct one *o, u64 addr)
+{
 	const char *name;
 
-	if (!o)
-		return NULL;
 	o->asked_ns = pm->now_ns;
 	name = o->map ? perfmap_lookup(o->map, addr) : NULL;
 	o->wanted |= !name;
 	return name;
 }
 
+const char *perfmaps_lookup(struct perfmaps *pm, const struct process *p, u64 addr, u64 *ret_id)
+{
+	struct one *o = find(pm, p);
+
+	*ret_id = o ? (u64)o->turn << 32 | (u32)(o - pm->all) : 0;
+	return o ? look_up(pm, o, addr) : NULL;
+}
+
+const char *perfmaps_find(struct perfmaps *pm, u64 id, u64 addr)
+{
+	struct one *o = by_id(pm, id);
+
+	return o ? look_up(pm, o, addr) : NULL;
+}
+
+void perfmaps_hurry(struct perfmaps *pm, u64 id)
+{
+	struct one *o = by_id(pm, id);
+
+	/* One that was not there is not looked for again by every window. */
+	if (o && !o->pause_ns)
+		o->next_ns = 0;
+}
+
+static bool is_due(const struct perfmaps *pm, const struct one *o)
+{
+	return o->used && o->wanted && !o->refused && pm->now_ns >= o->next_ns;
+}
+
+bool perfmaps_behind(const struct perfmaps *pm, u64 id)
+{
+	const struct one *o = by_id(pm, id);
+
+	return o && is_due(pm, o);
+}
+
 /* What the reader's thread works on; lives on alone when it hangs. */
 struct job {
 	char *proc_root;
 	u32 pid;
+	u64 start_ns; /* of the process, CLOCK_BOOTTIME */
 	u64 offset;
 	ssize_t got;
-	int err;
 	char data[CHUNK_BYTES];
 };
+
+/* Left behind by another process that had this pid. */
+static bool is_older(const struct stat *st, u64 start_ns)
+{
+	u64 age = now_boottime() - start_ns, start = now_realtime() - age;
+	u64 written = (u64)st->st_mtim.tv_sec * NSEC_PER_SEC + (u64)st->st_mtim.tv_nsec;
+
+	return start_ns && written + OLDER_NS < start;
+}
 
 static int job_run(void *arg)
 {
@@ -468,9 +563,13 @@ static int job_run(void *arg)
 
 	if (fd < 0)
 		return fd;
+	if (fstat(fd, &st))
+		return -errno;
 	/* Truncated and begun anew: its names are of another life. */
-	if (fstat(fd, &st) || (u64)st.st_size < j->offset)
+	if ((u64)st.st_size < j->offset)
 		return -ESTALE;
+	if (is_older(&st, j->start_ns))
+		return -ENOENT;
 	j->got = pread(fd, j->data, sizeof(j->data), (off_t)j->offset);
 	return j->got < 0 ? -errno : 0;
 }
@@ -483,66 +582,113 @@ static void job_drop(void *arg)
 	free(j);
 }
 
-static size_t text_left(const struct perfmaps *pm)
+u32 perfmaps_count(const struct perfmaps *pm)
+{
+	return pm->held;
+}
+
+size_t perfmaps_bytes(const struct perfmaps *pm)
 {
 	size_t used = 0;
 	u32 i;
 
 	for (i = 0; i < pm->n; i++)
 		used += pm->all[i].map ? perfmap_bytes(pm->all[i].map) : 0;
-	return used < PERFMAPS_TEXT_MAX ? PERFMAPS_TEXT_MAX - used : 0;
+	return used;
+}
+
+/* Names of whoever was not asked about for longest make room. False: there is no other. */
+static bool make_room(struct perfmaps *pm, const struct one *but)
+{
+	struct one *oldest = NULL;
+	u32 i;
+
+	for (i = 0; i < pm->n; i++) {
+		struct one *o = &pm->all[i];
+
+		if (o != but && o->map && (!oldest || o->asked_ns < oldest->asked_ns))
+			oldest = o;
+	}
+	if (oldest)
+		forget(pm, oldest);
+	return oldest != NULL;
+}
+
+/* Takes what was read. 0, -ENOMEM, -E2BIG: it has as much as it may have. */
+static int feed(struct perfmaps *pm, struct one *o, const struct job *j)
+{
+	int err;
+
+	if (!o->map)
+		o->map = perfmap_new(PERFMAPS_TEXT_MAX);
+	if (!o->map)
+		return -ENOMEM;
+	o->offset += (u64)j->got;
+	err = perfmap_feed(o->map, j->data, (size_t)j->got);
+	/* As many turns as processes are held. */
+	while (perfmaps_bytes(pm) > PERFMAPS_BYTES_MAX)
+		if (!make_room(pm, o))
+			return -E2BIG;
+	return err;
+}
+
+static void set_next(struct perfmaps *pm, struct one *o, int err)
+{
+	o->wanted = false;
+	switch (err) {
+	case 0:
+		/* Sorting it in again costs as much as it is large. */
+		o->pause_ns = 0;
+		o->next_ns =
+			pm->now_ns + REREAD_NS +
+			(o->map ? perfmap_entries(o->map) / ENTRIES_A_SECOND : 0) * NSEC_PER_SEC;
+		return;
+	case -ESTALE:
+		perfmap_free(o->map);
+		o->map = NULL;
+		o->offset = 0;
+		o->wanted = true;
+		return;
+	case -ENOMEM:
+		stat_inc(STAT_no_memory);
+		return;
+	case -ENOENT:
+	case -ESRCH:
+		o->pause_ns = MIN(MAX(o->pause_ns * 2, REREAD_NS), PAUSE_MAX_NS);
+		o->next_ns = pm->now_ns + o->pause_ns;
+		return;
+	default:
+		stat_inc(STAT_perfmap_refused);
+		o->refused = true;
+	}
 }
 
 /* The next piece of one file. True when there may be more of it. */
 static bool read_piece(struct perfmaps *pm, struct one *o)
 {
-	struct job *j = calloc(1, sizeof(*j));
-	bool more = false;
+	struct job *j = malloc(sizeof(*j));
 	int err = -ENOMEM;
+	bool more = false;
 
 	if (j)
 		j->proc_root = strdup(pm->proc_root);
-	if (!j || !j->proc_root)
-		goto out;
-	j->pid = o->pid;
-	j->offset = o->offset;
-	err = reader_call(pm->reader, job_run, j, job_drop, READER_WAIT_NS);
-	if (err == -ETIMEDOUT) {
-		stat_inc(STAT_perfmap_refused);
-		o->refused = true;
-		return false; /* the job is the reader's now */
+	if (j && j->proc_root) {
+		j->pid = o->pid;
+		j->start_ns = o->start_ns;
+		j->offset = o->offset;
+		err = reader_call(pm->reader, job_run, j, job_drop, READER_WAIT_NS);
+		if (err == -ETIMEDOUT)
+			j = NULL; /* the reader's now */
 	}
-	if (err)
-		goto out;
-	if (!o->map)
-		o->map = perfmap_new(MAX(text_left(pm), 1u)); /* 0 is no limit */
-	if (!o->map) {
-		err = -ENOMEM;
-		goto out;
+	if (!err) {
+		err = feed(pm, o, j);
+		more = !err && j->got == (ssize_t)sizeof(j->data) && o->offset < PERFMAP_BYTES_MAX;
 	}
-	o->offset += (u64)j->got;
-	err = perfmap_feed(o->map, j->data, (size_t)j->got);
-	more = !err && j->got == (ssize_t)sizeof(j->data) && o->offset < PERFMAP_BYTES_MAX;
-out:
 	if (j)
 		job_drop(j);
-	if (err == -ESTALE) {
-		perfmap_free(o->map);
-		o->map = NULL;
-		o->offset = 0;
-	} else if (err == -ENOMEM) {
-		stat_inc(STAT_no_memory);
-	} else if (err && err != -ENOENT && err != -ESRCH) {
-		stat_inc(STAT_perfmap_refused);
-		o->refused = true;
-	}
+	if (!more)
+		set_next(pm, o, err);
 	return more;
-}
-
-static void forget(struct perfmaps *pm, u32 i)
-{
-	perfmap_free(pm->all[i].map);
-	pm->all[i] = pm->all[--pm->n];
 }
 
 void perfmaps_round(struct perfmaps *pm, u64 now_ns)
@@ -550,24 +696,15 @@ void perfmaps_round(struct perfmaps *pm, u64 now_ns)
 	u32 i, chunks = ROUND_CHUNKS;
 
 	pm->now_ns = now_ns;
-	for (i = 0; i < pm->n;) {
-		if (now_ns - pm->all[i].asked_ns > FORGET_NS)
-			forget(pm, i);
-		else
-			i++;
-	}
+	for (i = 0; i < pm->n; i++)
+		if (pm->all[i].used && now_ns - pm->all[i].asked_ns > FORGET_NS)
+			forget(pm, &pm->all[i]);
 	for (i = 0; i < pm->n && chunks; i++) {
 		struct one *o = &pm->all[(pm->next + i) % pm->n];
 
-		if (!o->wanted || o->refused || (o->read_ns && now_ns - o->read_ns < REREAD_NS))
-			continue;
-		while (chunks) {
+		while (chunks && is_due(pm, o)) {
 			chunks--;
-			if (!read_piece(pm, o)) {
-				o->wanted = false;
-				o->read_ns = now_ns;
-				break;
-			}
+			read_piece(pm, o);
 		}
 	}
 	if (pm->n)

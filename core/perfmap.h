@@ -13,7 +13,8 @@
 #define PERFMAP_ENTRIES_MAX (1u << 20)   /* of one process */
 #define PERFMAP_LINE_MAX    4096         /* longer lines are skipped */
 #define PERFMAP_NAME_MAX    512          /* longer names are cut */
-#define PERFMAPS_TEXT_MAX   (64u << 20)  /* names of all processes */
+#define PERFMAPS_TEXT_MAX   (32u << 20)  /* names of one process */
+#define PERFMAPS_BYTES_MAX  (96u << 20)  /* of all processes; who is not asked about makes room */
 
 struct reader;
 
@@ -44,11 +45,23 @@ struct perfmaps *perfmaps_new(struct reader *reader, const char *proc_root);
 void perfmaps_free(struct perfmaps *pm);
 /*
  * Name of an address in code that process made at run time; NULL while unknown: its map is then
- * read soon. Borrowed until perfmaps_round().
+ * read soon. Borrowed until perfmaps_round(). *ret_id: for perfmaps_find() later, 0: none.
  */
-const char *perfmaps_lookup(struct perfmaps *pm, const struct process *p, u64 addr);
-/* Reads on, a bounded piece; forgets processes that nobody asked about for a while. */
+const char *perfmaps_lookup(struct perfmaps *pm, const struct process *p, u64 addr, u64 *ret_id);
+/* The same, of a process that may be gone by now. */
+const char *perfmaps_find(struct perfmaps *pm, u64 id, u64 addr);
+/* What is missing is read by the next round, however short ago the last reading was. */
+void perfmaps_hurry(struct perfmaps *pm, u64 id);
+/* Whether names may be missing because the map is still to be read on. */
+bool perfmaps_behind(const struct perfmaps *pm, u64 id);
+/*
+ * Reads on, a bounded piece; forgets processes that nobody asked about for a while. A map that is
+ * not there is looked for less and less often, and a large one read on less often.
+ */
 void perfmaps_round(struct perfmaps *pm, u64 now_ns);
+/* Processes held, and bytes that their names take, for tests and figures. */
+u32 perfmaps_count(const struct perfmaps *pm);
+size_t perfmaps_bytes(const struct perfmaps *pm);
 /*
  * Opens the map of a process as above: a descriptor, or -errno: -ENOENT none, -ELOOP a link,
  * -EPERM not to be trusted (not a regular file, owner, mode, more than one name). May block.

@@ -225,22 +225,25 @@ static Pprof__ValueType *value_type(struct builder *b, const char *type, const c
 
 /* --- functions, mappings, locations -------------------------------------------------------- */
 
-static u64 function_hash(u32 name, u32 file)
+static u64 function_hash(u32 name, u32 linked, u32 file)
 {
-	return hash_bytes((u32[]){ name, file }, 2 * sizeof(u32));
+	return hash_bytes((u32[]){ name, linked, file }, 3 * sizeof(u32));
 }
 
 /* Returns the function's id, 0 after a failure. */
-static u64 function_id(struct builder *b, const char *func, const char *file)
+static u64 function_id(struct builder *b, const struct location *l)
 {
-	u32 name = text(b, func), filename = text(b, file), pos, i;
-	u64 hash = function_hash(name, filename);
+	u32 name = text(b, l->func), filename = text(b, l->file), pos, i;
+	/* The same text in both tells viewers that the name is as linked, not yet demangled. */
+	u32 linked = l->linked ? text(b, l->linked) : name;
+	u64 hash = function_hash(name, linked, filename);
 	Pprof__Function *f;
 	int err;
 
 	for (pos = htab_start(&b->functions_by_key, hash);
 	     htab_next(&b->functions_by_key, hash, &pos, &i);)
-		if (b->functions[i]->name == name && b->functions[i]->filename == filename)
+		if (b->functions[i]->name == name && b->functions[i]->system_name == linked &&
+		    b->functions[i]->filename == filename)
 			return b->functions[i]->id;
 	f = alloc(b, 1, sizeof(*f));
 	if (!f || !GROW(b, functions))
@@ -253,8 +256,7 @@ static u64 function_id(struct builder *b, const char *func, const char *file)
 	pprof__function__init(f);
 	f->id = b->nfunctions + 1;
 	f->name = name;
-	/* The same text in both tells viewers that the name is as linked, not yet demangled. */
-	f->system_name = name;
+	f->system_name = linked;
 	f->filename = filename;
 	b->functions[b->nfunctions++] = f;
 	return f->id;
@@ -263,7 +265,7 @@ static u64 function_id(struct builder *b, const char *func, const char *file)
 static void add_line(struct builder *b, struct location_entry *e, const struct location *l)
 {
 	pprof__line__init(&e->line);
-	e->line.function_id = function_id(b, l->func, l->file);
+	e->line.function_id = function_id(b, l);
 	e->line.line = l->line;
 	e->lines[0] = &e->line;
 	e->pb.line = e->lines;
@@ -412,7 +414,7 @@ static struct mapping *location_mapping(struct builder *b, const struct location
 		key.limit = UINT64_MAX;
 	} else if (l->kind == FRAME_ANON && l->mapping) {
 		key.owner = l->mapping;
-		key.limit = USER_SPACE_END;
+		key.limit = named ? USER_SPACE_END + PAGE_MASK + 1 : USER_SPACE_END;
 	} else {
 		return NULL;
 	}
@@ -836,7 +838,7 @@ static int gzip(u8 *in, size_t len, u8 **ret, size_t *ret_len)
 	return 0;
 }
 
-static int pack(const Pprof__Profile *pb, u8 **ret, size_t *ret_len)
+int pprof_pack(const Pprof__Profile *pb, u8 **ret, size_t *ret_len)
 {
 	size_t len = pprof__profile__get_packed_size(pb);
 	_cleanup_free_ u8 *raw = NULL;
@@ -861,7 +863,7 @@ int pprof_encode_all(const struct window *w, const struct profile *const *p, u32
 	b.profiles = p;
 	b.nprofiles = n;
 	err = build(&b, &pb);
-	return err ? err : pack(&pb, ret, ret_len);
+	return err ? err : pprof_pack(&pb, ret, ret_len);
 }
 
 int pprof_encode(const struct window *w, const struct profile *p, const struct pprof_options *o,

@@ -7,6 +7,7 @@
 
 #include "util.h"
 
+struct Pprof__Profile;
 struct window;
 struct profile;
 
@@ -45,3 +46,5 @@ int pprof_encode_all(const struct window *w, const struct profile *const *p, u32
  * number of samples, or, of a type that counts waits, nanoseconds. Returns 0 or -errno.
  */
 int pprof_write_folded(const struct window *w, const struct profile *p, FILE *f);
+/* A message as gzip, for who knows the schema. Returns 0, -ENOMEM, or -E2BIG as pprof_encode(). */
+int pprof_pack(const struct Pprof__Profile *pb, u8 **ret, size_t *ret_len);

@@ -260,6 +260,14 @@ void report_end(struct report *r, const struct cost *c, const struct window *w, 
 	*line(r) = '\0'; /* report_profile() */
 }
 
+void report_moved(struct report *r)
+{
+	u32 i;
+
+	for (i = 0; i < r->nlines; i++)
+		r->lines[i] = r->text[i];
+}
+
 /*
  * "2280 samples", and what became of them if not all were kept. A few that are counted at the very
  * moment at which a window ends are due in one and kept in the next.

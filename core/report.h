@@ -31,6 +31,8 @@ void report_begin(struct report *r);
  * is configured.
  */
 void report_end(struct report *r, const struct cost *c, const struct window *w, u64 offcpu_min_ns);
+/* After the struct was copied: `lines` are its own. */
+void report_moved(struct report *r);
 /* One line for the log. */
 void report_line(const struct report *r, const struct window *w, char *dst, size_t size);
 /* "samples_kept 3, lost_busy 1": counters that grew since report_begin(); "none". */

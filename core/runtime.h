@@ -154,3 +154,4 @@ struct runtimes_figures {
 	u64 cpu_ns; /* of this thread, for detecting and naming */
 };
 void runtimes_figures(const struct runtimes *rs, struct runtimes_figures *ret);
+u64 runtimes_cpu_ns(const struct runtimes *rs); /* of them */

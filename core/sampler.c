@@ -173,6 +173,11 @@ static u32 default_capacity(u32 hz)
 	return (u32)cap;
 }
 
+void sampler_take_log(void)
+{
+	libbpf_set_print(libbpf_log);
+}
+
 int sampler_new(const struct sampler_options *o, struct sampler **ret)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
@@ -183,7 +188,7 @@ int sampler_new(const struct sampler_options *o, struct sampler **ret)
 		return log_err(-ENOMEM, "cannot load the BPF programs: out of memory");
 	s->hz = o->hz;
 	capacity = o->counts ? o->counts : default_capacity(o->hz);
-	libbpf_set_print(libbpf_log);
+	sampler_take_log();
 	ncpus = libbpf_num_possible_cpus();
 	if (ncpus <= 0 || ncpus > CPUS_MAX) {
 		err = log_err(

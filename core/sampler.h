@@ -25,6 +25,8 @@ struct sampler_options {
 int sampler_new(const struct sampler_options *o, struct sampler **ret);
 /* Detaches and unloads; nothing stays in the kernel. NULL is fine. */
 void sampler_free(struct sampler *s);
+/* What libbpf says goes to the debug log; once, before it is first used. */
+void sampler_take_log(void);
 
 int sampler_add_pid(struct sampler *s, u32 pid);
 /* Opens the events: 0, or -errno (logged). */

@@ -5,6 +5,8 @@
 #include "frames.h"
 #include "kallsyms.h"
 #include "merge.h"
+#include "module.h"
+#include "perfmap.h"
 #include "process.h"
 #include "runtime.h"
 #include "stat.h"
@@ -114,6 +116,18 @@ static void kernel_frames(struct stack_joiner *j, const u64 *ip, u32 n)
 	}
 }
 
+/* Code made at run time, also in files that are no ELF files: its name depends on the process. */
+static void anon_frame(struct stack_joiner *j, const struct process *p, u64 addr,
+		       const char *mapping, struct frame *f)
+{
+	f->kind = FRAME_ANON;
+	f->mapping = clean(j, mapping, MAPPING_MAX);
+	if (j->o.perfmaps)
+		f->func = perfmaps_lookup(j->o.perfmaps, p, addr, &f->map);
+	if (f->func)
+		f->map = 0;
+}
+
 /* Returns how many of the n addresses became frames. */
 static u32 user_frames(struct stack_joiner *j, struct process *p, const u64 *ip, u32 n,
 		       struct frame *out, enum stack_end *end)
@@ -133,13 +147,14 @@ static u32 user_frames(struct stack_joiner *j, struct process *p, const u64 *ip,
 			*end = STACK_END_NOT_EXEC;
 			return i;
 		}
-		if (place.module) {
+		if (place.module && !module_is_no_elf(place.module)) {
 			out[i].kind = FRAME_NATIVE;
 			out[i].module = place.module;
 			out[i].address = place.offset;
 		} else {
-			out[i].kind = FRAME_ANON;
-			out[i].mapping = clean(j, place.mapping, MAPPING_MAX);
+			anon_frame(j, p, addr,
+				   place.module ? module_path(place.module) : place.mapping,
+				   &out[i]);
 		}
 	}
 	return n;

@@ -11,6 +11,7 @@
 
 struct kallsyms;
 struct module;
+struct perfmaps;
 struct process;
 struct processes;
 struct runtimes;
@@ -29,7 +30,7 @@ extern const struct sample_type sample_cpu, sample_offcpu, sample_lock;
 enum frame_kind {
 	FRAME_KERNEL,  /* named here, from kallsyms */
 	FRAME_NATIVE,  /* in a mapped file: module + file offset, named when the window closes */
-	FRAME_ANON,    /* in executable memory that is no file; `mapping` says which */
+	FRAME_ANON,    /* in executable memory that is no ELF file; `mapping` says which */
 	FRAME_UNKNOWN, /* no mapping is known for it */
 	FRAME_RUNTIME, /* of an interpreter: func, file and line, no address */
 };
@@ -40,9 +41,10 @@ struct frame {
 	u64 address;
 	struct module *module; /* FRAME_NATIVE; borrowed */
 	const char *mapping;   /* "[kernel.kallsyms]", "//anon", ...; NULL for FRAME_NATIVE */
-	const char *func;      /* FRAME_KERNEL, FRAME_RUNTIME; NULL when unknown */
+	const char *func;      /* FRAME_KERNEL, FRAME_ANON, FRAME_RUNTIME; NULL when unknown */
 	const char *file;      /* FRAME_KERNEL: kernel module; FRAME_RUNTIME: source file */
 	u32 line;              /* FRAME_RUNTIME; 0: unknown */
+	u64 map;               /* FRAME_ANON without a name: for perfmaps_find(); 0: none */
 };
 
 /* What became of the interpreter's own stack, if the thread has one. */
@@ -91,6 +93,7 @@ struct stack_options {
 	struct tables *tables;           /* NULL: nobody unwinds by tables */
 	struct runtimes *runtimes;       /* NULL: interpreters stay native */
 	const struct kallsyms *kallsyms; /* NULL: kernel frames unnamed */
+	struct perfmaps *perfmaps;       /* NULL: code made at run time unnamed */
 	bool with_cmdline;
 	bool internals;   /* the interpreters' own loop frames are shown, too */
 	bool wait_tables; /* tables are wanted for waits, too */

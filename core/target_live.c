@@ -316,8 +316,8 @@ struct live {
 	bool own_files;
 	target_threads_fn *threads_fn;
 	void *threads_arg;
-	u64 identity; /* of start and address space; 0: not known */
-	bool gone;
+	u64 identity;       /* of start and address space; 0: not known */
+	bool gone, checked; /* checked: the identity, in this walk */
 	struct picture *picture;
 	u64 picture_ns;
 	u32 jobs;
@@ -360,6 +360,19 @@ static u64 identity_of(u32 pid)
 	return p ? hash_bytes(v, sizeof(v)) | 1 : 0;
 }
 
+/*
+ * Asked before the process is, once a walk: a walk that finds all its names known asks nothing, and
+ * what the picture says is of the image that it was taken of.
+ */
+static bool is_gone(struct live *l)
+{
+	if (!l->checked) {
+		l->checked = true;
+		l->gone = l->gone || identity_of(l->pid) != l->identity;
+	}
+	return l->gone;
+}
+
 static void live_begin(struct target *t)
 {
 	struct live *l = live_of(t);
@@ -368,7 +381,7 @@ static void live_begin(struct target *t)
 	l->file_bytes = FILE_BYTES_MAX;
 	l->nthreads = 0;
 	l->have_threads = false;
-	l->gone = l->gone || identity_of(l->pid) != l->identity;
+	l->checked = false;
 	if (l->picture && now_monotonic() - l->picture_ns > PICTURE_AGE_NS) {
 		picture_free(l->picture);
 		l->picture = NULL;
@@ -402,7 +415,7 @@ static int live_read(struct target *t, u64 addr, void *dst, size_t len)
 	struct live *l = live_of(t);
 	int err;
 
-	if (l->gone)
+	if (is_gone(l))
 		return -ESRCH;
 	err = reader_memory(l->reader, l->pid, addr, dst, len);
 	if (err == -ETIMEDOUT)
@@ -413,7 +426,7 @@ static int live_read(struct target *t, u64 addr, void *dst, size_t len)
 /* May the reader be asked once more for this walk? */
 static bool may_call(struct live *l)
 {
-	if (l->gone || l->t.hung || l->jobs >= JOBS_MAX)
+	if (l->t.hung || l->jobs >= JOBS_MAX || is_gone(l))
 		return false;
 	l->jobs++;
 	return true;
@@ -671,7 +684,7 @@ static bool live_thread(struct target *t, u32 i, struct target_thread *ret)
 {
 	struct live *l = live_of(t);
 
-	if (!l->have_threads && !l->gone) {
+	if (!l->have_threads && !is_gone(l)) {
 		l->have_threads = true;
 		if (!l->threads_fn || l->threads_fn(l->threads_arg, l->pid, add_thread, l)) {
 			l->nthreads = 0;

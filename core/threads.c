@@ -50,6 +50,7 @@ struct link {
 	int fd[NKINDS];   /* -1 until used */
 	u32 from[NKINDS]; /* thread to begin with */
 	u32 held;         /* what was told since this number was given is held */
+	bool quiet;       /* no list was read in the last run */
 	u64 used;
 };
 
@@ -61,7 +62,8 @@ struct threads {
 	struct link links[LINKS_MAX];
 	u32 nlinks;
 	u32 last_held;
-	u64 uses, cpu_ns;
+	u64 uses;
+	u64 cpu_ns;    /* of the reader's thread */
 	bool filtered; /* an iterator can be for one process */
 	bool walks;
 };
@@ -131,10 +133,17 @@ int threads_new(const struct features *f, struct reader *reader, int heads_fd, s
 		return log_err(-ENOMEM, "cannot look at threads: out of memory");
 	}
 	atomic_init(&t->shared->refs, 1);
+	sampler_take_log();
 	t->reader = reader;
 	t->filtered = f->iter_task_filtered;
 	t->walks = has_walk(f);
 	err = load(t, t->walks, heads_fd);
+	if (err == -EPERM || err == -EACCES) {
+		log_info("not permitted to load BPF programs (CAP_BPF, CAP_PERFMON): threads are "
+			 "looked at through /proc");
+		threads_free(t);
+		return err;
+	}
 	if (err && t->walks) {
 		log_debug("the iterator that reads lists does not load: %s", strerror(-err));
 		t->walks = false;
@@ -362,38 +371,22 @@ static u32 tell(const struct run *run, threads_fn *fn, void *arg)
 	return n;
 }
 
-static int ask(struct threads *t, u32 tgid, const struct recipe_entry *entry, int kind,
-	       threads_fn *fn, void *arg, struct threads_told *ret)
+/* Poses the question in the run's slot. */
+static const struct threads_run *pose(struct threads *t, const struct run *run,
+				      const struct threads_run *question)
 {
-	struct link *l = link_of(t, tgid);
-	const struct threads_run *answer;
-	struct run *run;
-	u32 n;
-	int err = run_begin(t, l, kind, &run);
-
-	memset(ret, 0, sizeof(*ret));
-	if (err)
-		return err == -ESRCH ? 0 : err;
-	t->skel->bss->runs[run->slot] = (struct threads_run){
-		.entry = entry ? *entry : (struct recipe_entry){},
-		.tgid = tgid,
-		.held = l->held,
-		.from = l->from[kind],
-		.max = THREADS_MAX,
-		.max_walks = THREADS_WALKS_MAX,
-	};
+	t->skel->bss->runs[run->slot] = *question;
 	t->skel->bss->run = run->slot;
-	answer = &t->skel->bss->runs[run->slot];
-	if (kind == LISTS)
-		err = reader_call(t->reader, run_read, run, run_drop, THREADS_WAIT_NS);
-	else
-		err = run_read(run);
-	if (err == -ETIMEDOUT) {
-		l->held = ++t->last_held;
-		return err;
-	}
-	t->cpu_ns += run->cpu_ns;
-	n = err ? 0 : tell(run, fn, arg);
+	return &t->skel->bss->runs[run->slot];
+}
+
+/* What came of a run that has ended, to the caller; the run is given back. */
+static void finish(struct threads *t, struct link *l, int kind, struct run *run,
+		   const struct threads_run *answer, int err, threads_fn *fn, void *arg,
+		   struct threads_told *ret)
+{
+	u32 n = err ? 0 : tell(run, fn, arg);
+
 	/* Told to us, but lost: the kernel must not think that it is held. */
 	if (err || run->cut || n != answer->told)
 		l->held = ++t->last_held;
@@ -401,7 +394,69 @@ static int ask(struct threads *t, u32 tgid, const struct recipe_entry *entry, in
 	ret->same = MIN(answer->same, n);
 	ret->more = answer->more || run->cut;
 	l->from[kind] = answer->more ? answer->next : run->cut ? l->from[kind] + n : 0;
+	l->quiet = !answer->walks && !ret->more;
 	run_done(t, run);
+}
+
+/*
+ * Where nothing has changed no memory of the process is read, and nothing can hang: such a run needs
+ * no thread of its own. It ends before the first list that would have to be read, and is then as if
+ * it had not been. False: it was none.
+ */
+static bool ask_quickly(struct threads *t, struct link *l, const struct threads_run *question,
+			threads_fn *fn, void *arg, struct threads_told *ret)
+{
+	struct threads_run quick = *question;
+	const struct threads_run *answer;
+	struct run *run;
+
+	if (!l->quiet || l->from[LISTS] || run_begin(t, l, LISTS, &run))
+		return false;
+	quick.max_walks = 0;
+	answer = pose(t, run, &quick);
+	if (!read_all(run) && !run->cut && !answer->more) {
+		finish(t, l, LISTS, run, answer, 0, fn, arg, ret);
+		return true;
+	}
+	l->quiet = false;
+	run_done(t, run);
+	return false;
+}
+
+static int ask(struct threads *t, u32 tgid, const struct recipe_entry *entry, int kind,
+	       threads_fn *fn, void *arg, struct threads_told *ret)
+{
+	struct link *l = link_of(t, tgid);
+	const struct threads_run question = {
+		.entry = entry ? *entry : (struct recipe_entry){},
+		.tgid = tgid,
+		.held = l->held,
+		.from = l->from[kind],
+		.max = THREADS_MAX,
+		.max_walks = THREADS_WALKS_MAX,
+	};
+	const struct threads_run *answer;
+	struct run *run;
+	int err;
+
+	memset(ret, 0, sizeof(*ret));
+	if (kind == LISTS && ask_quickly(t, l, &question, fn, arg, ret))
+		return 0;
+	err = run_begin(t, l, kind, &run);
+	if (err)
+		return err == -ESRCH ? 0 : err;
+	answer = pose(t, run, &question);
+	if (kind == COUNTS) {
+		err = read_all(run);
+	} else {
+		err = reader_call(t->reader, run_read, run, run_drop, THREADS_WAIT_NS);
+		if (err == -ETIMEDOUT) {
+			l->held = ++t->last_held;
+			return err;
+		}
+		t->cpu_ns += run->cpu_ns;
+	}
+	finish(t, l, kind, run, answer, err, fn, arg, ret);
 	return err;
 }
 

@@ -51,6 +51,7 @@ int threads_counts(struct threads *t, u32 tgid, threads_fn *fn, void *arg,
  * list_end MOVED when it was or came on a CPU, and then nothing is sure; any other end is certain
  * and is held from now on. The kernel reads the process's memory; when that takes longer than
  * THREADS_WAIT_NS the run is left behind (-ETIMEDOUT), and the process is -EBUSY until it ends.
+ * A run in which nothing has changed reads nothing, and takes about 6 system calls.
  */
 int threads_walk(struct threads *t, u32 tgid, const struct recipe_entry *entry, threads_fn *fn,
 		 void *arg, struct threads_told *ret);
@@ -63,7 +64,7 @@ int threads_list(void *threads, u32 tgid,
 		 void (*fn)(void *fn_arg, u32 tid, const struct target_thread *thread),
 		 void *fn_arg);
 
-/* CPU time of the runs, whichever thread they took; what the programs took is part of it. */
+/* CPU time of the runs that took the reader's thread; what the programs took is part of it. */
 u64 threads_cpu_ns(const struct threads *t);
 struct program_time;
 u32 threads_programs(const struct threads *t, struct program_time *ret, u32 max);

@@ -740,9 +740,17 @@ static void look_at_all(struct walker *w, u64 start)
 	}
 }
 
+/* Since cpu, which naming (counted by the book of runtimes) has taken `naming` of. */
+static u64 own_time(const struct walker *w, u64 cpu, u64 naming)
+{
+	u64 all = cpu_time() - cpu, names = runtimes_cpu_ns(w->runtimes) - naming;
+
+	return all - MIN(all, names);
+}
+
 void walker_tick(struct walker *w, u64 now_ns)
 {
-	u64 cpu = cpu_time(), start = now_monotonic();
+	u64 cpu = cpu_time(), start = now_monotonic(), naming = runtimes_cpu_ns(w->runtimes);
 	u32 i;
 
 	w->now = now_ns;
@@ -757,7 +765,7 @@ void walker_tick(struct walker *w, u64 now_ns)
 			w->due_ns = MIN(w->due_ns, w->procs[i].due_ns);
 	/* Work that was put off comes next, but not without a breath. */
 	w->due_ns = MAX(w->due_ns, now_ns + NSEC_PER_SEC / 200);
-	w->figures.cpu_ns += cpu_time() - cpu;
+	w->figures.cpu_ns += own_time(w, cpu, naming);
 }
 
 u64 walker_due(const struct walker *w)
@@ -767,13 +775,13 @@ u64 walker_due(const struct walker *w)
 
 void walker_flush(struct walker *w)
 {
-	u64 cpu = cpu_time();
+	u64 cpu = cpu_time(), naming = runtimes_cpu_ns(w->runtimes);
 	u32 i;
 
 	for (i = 0; i < w->nheld; i++)
 		if (w->held[i]->ns)
 			tell(w, w->held[i]);
-	w->figures.cpu_ns += cpu_time() - cpu;
+	w->figures.cpu_ns += own_time(w, cpu, naming);
 }
 
 void walker_set_share(struct walker *w, u32 percent)

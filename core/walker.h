@@ -62,7 +62,7 @@ struct walker_figures {
 	u64 moved;  /* threads that ran while they were looked at */
 	u64 late;   /* looks that had to wait for a later tick: no time, no share */
 	u64 failed; /* looks that the kernel or the process refused */
-	u64 cpu_ns; /* of this thread, for all of it */
+	u64 cpu_ns; /* of this thread, without the naming of frames (runtime.h counts it) */
 	u32 processes, threads;
 	size_t held_bytes;
 };

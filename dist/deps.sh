@@ -4,13 +4,13 @@
 # (deps.sh kernels) need. Says what it installs; does nothing, quickly, when all is there.
 set -eu
 libs="libbpf-dev libelf-dev zlib1g-dev libinih-dev libcurl4-gnutls-dev nettle-dev libprotobuf-c-dev
-      libiberty-dev"
+      libiberty-dev liblzma-dev libdw-dev"
 build="gcc clang llvm bpftool protobuf-c-compiler linux-libc-dev libc6-dev git $libs"
-check="libcmocka-dev python3 binutils libunwind-dev libdw-dev elfutils"
+check="libcmocka-dev python3 binutils libunwind-dev elfutils"
 live="golang-go golang-github-google-pprof-dev protobuf-compiler linux-perf clang-format
-      libclang-rt-14-dev libasan8 libubsan1 nodejs"
+      libclang-rt-14-dev libasan8 libubsan1 nodejs g++"
 arm64="gcc-aarch64-linux-gnu"
-for p in $libs libcmocka-dev libunwind-dev libdw-dev libc6-dev; do arm64="$arm64 $p:arm64"; done
+for p in $libs libcmocka-dev libunwind-dev libc6-dev; do arm64="$arm64 $p:arm64"; done
 kernels="qemu-system-x86 qemu-system-arm cpio binutils debian-archive-keyring"
 case ${1:-build} in
 build) want=$build ;;

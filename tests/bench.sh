@@ -1,10 +1,11 @@
 #!/bin/sh
 # What it costs, in one run on one machine: sampling beside `perf record -g`, unwind tables, walks
-# of known depth beside frame pointers and `perf record --call-graph dwarf`; and what each of several
-# profilers costs fixed work on the host (bench_cost.py). Needs root.
-# BENCH=sampling|tables|walk|cost runs one part; SECONDS_EACH sets the length of each measurement,
+# of known depth beside frame pointers and `perf record --call-graph dwarf`; stacks of interpreters
+# (bench_stacks.py); and what each of several profilers costs fixed work on the host (bench_cost.py).
+# Needs root.
+# BENCH=sampling|tables|walk|stacks|cost runs one part; SECONDS_EACH sets the length of each measurement,
 # BLOCKS the number of measurements of the last part (about 50 s a block and kind of work).
-: "${B:=build}" "${BENCH:=sampling tables walk cost}" "${SECONDS_EACH:=10}"
+: "${B:=build}" "${BENCH:=sampling tables walk stacks cost}" "${SECONDS_EACH:=10}"
 tmp=$(mktemp -d)
 loads= stats=$(cat /proc/sys/kernel/bpf_stats_enabled)
 trap 'kill $loads 2>/dev/null; echo $stats >/proc/sys/kernel/bpf_stats_enabled; rm -rf "$tmp"' EXIT
@@ -108,6 +109,11 @@ bench_walk() {
         echo "$c0 $c1 $((secs - 4)) $n $(stat -c %s "$tmp/perf.data") $post" | awk -v d=$dump '{ printf "%-34s %14.2f %16.2f %14.1f\n", "perf --call-graph dwarf," d, ($2 - $1) / $3 * 1000, ($6 + $7) / $4 * 1000, $5 / $4 }'
     done
     kill $l
+}
+
+bench_stacks() {
+    printf '\n## Stacks of interpreters\n'
+    python3 tests/bench_stacks.py "$tmp"
 }
 
 bench_cost() {

@@ -8,9 +8,9 @@ does meets all of them alike. A condition's slowdown is its time over the mean o
 bare runs; the table has the median of these ratios and its 95 % confidence bounds (order
 statistics, no assumption on the distribution).
 
-The work takes less than a second at a time and runs with real-time priority, on every CPU, so that
-nothing else gets in between: its time has in it what a profiler does inside it, that is interrupts,
-BPF programs and cold caches. What the profiler's own threads use is measured beside it and has a
+The work takes a second or two at a time, of which the median tenth counts, and runs with real-time
+priority, on every CPU, so that nothing else gets in between: its time has in it what a profiler does
+inside it, that is interrupts, BPF programs and cold caches. What the profiler's own threads use is measured beside it and has a
 column of its own: on a host that is full, the sum of the slowdown and of own / CPUs is what is lost.
 """
 import math
@@ -141,13 +141,13 @@ def conditions():
 
 class Compute:
     title = f'computing, one thread on each of {NCPU} CPUs'
-    rounds = 8000
+    rounds, pieces = 1600, 15
 
-    def start(self, cpu, rounds):
-        return subprocess.Popen(PREFIX + [f'{TMP}/work', str(rounds), str(cpu)], stdout=subprocess.PIPE)
+    def start(self, cpu, rounds, pieces=1):
+        return subprocess.Popen(PREFIX + [f'{TMP}/work', str(rounds), str(cpu), str(pieces)], stdout=subprocess.PIPE)
 
     def run(self):
-        ps = [self.start(cpu, self.rounds) for cpu in range(NCPU)]
+        ps = [self.start(cpu, self.rounds, self.pieces) for cpu in range(NCPU)]
         out = [list(map(int, p.communicate()[0].split())) for p in ps]
         return statistics.mean(o[0] for o in out), sum(o[1] for o in out), 0
 

@@ -12,9 +12,9 @@ fi
 
 # Shelves, never upward. A file that is in none is an error: say where it belongs.
 base="util log stat htab cpus arena strtab reader demangle"
-books="features task_event perfmap module elfsym kallsyms process cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
+books="features task_event perfmap module elfsym plt pclntab debugfile dwarfnames kallsyms process cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
 line="sampler sideband stack fold names pprof store spool upload line merge walker threads counts pending offcpu hostwalk openwaits"
-edge="main cmd cmd_doctor cost cmd_run cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture"
+edge="main cmd cmd_doctor cost cmd_run cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture cmd_symbolize symbolize"
 level() {
     case " $base " in *" $1 "*) echo 1; return ;; esac
     case " $books " in *" $1 "*) echo 2; return ;; esac
@@ -29,7 +29,8 @@ for f in core/*.[ch]; do
     for inc in $(sed -n 's/^#include "\(.*\)"$/\1/p' "$f"); do
         case $inc in
         bpf/abi.h | version.h) continue ;;
-        profile.pb-c.h) [ "$name" = pprof ] || say "$f: only pprof.c knows the schema"; continue ;;
+        profile.pb-c.h) [ "$name" = pprof ] || [ "$name" = symbolize ] ||
+            say "$f: only pprof.c and symbolize.c know the schema"; continue ;;
         sample*.skel.h) [ "$name" = sampler ] || say "$f: only sampler.c includes the skeleton"; continue ;;
         offcpu*.skel.h) [ "$name" = offcpu ] || say "$f: only offcpu.c includes its skeleton"; continue ;;
         bpf/unwind.h) [ "$name" = hostwalk ] || say "$f: only hostwalk.c walks stacks"; continue ;;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Calls along a known graph at full speed, sampled at 999 Hz from another CPU: no stack that the
 # program cannot have, few refused, nearly all merged with the native stack.
-# SECONDS_EACH=60 VERSIONS="cpython-3.13 ..." for more of it.
-: "${B:=build}" "${SECONDS_EACH:=10}"
+# CHURN_SECONDS=60 VERSIONS="cpython-3.13 ..." for more of it.
+: "${B:=build}" "${CHURN_SECONDS:=10}"
 bin=$B/ebpfprofiler
 programs=tests/runtimes/programs
 tmp=$(mktemp -d)
@@ -11,7 +11,8 @@ trap 'kill $pid 2>/dev/null; rm -rf "$tmp"' EXIT
 ok() { echo "ok $1"; }
 no() { echo "not ok $1"; shift; echo "$@"; }
 check() { what=$1; shift; if "$@"; then ok "$what"; else no "$what" "$@"; fi; }
-at_least() { awk "BEGIN { exit !($1 >= $2) }"; }
+# SHARE MOST N: a share of N stacks, with three of them for chance.
+at_most() { awk "BEGIN { exit !($3 && $1 * $3 <= $2 * $3 + 300) }"; }
 
 list() {
     sh tests/runtimes/get.sh list | grep '^cpython-' | grep -v -e '-arm64 '
@@ -29,14 +30,14 @@ one=0 other=0
 churn() {
     name=$1
     : >"$tmp/out"
-    taskset -c $one "$(command_of "$name")" "$tmp/churn.py" $((SECONDS_EACH + 120)) "$2" >"$tmp/out" 2>&1 &
+    taskset -c $one "$(command_of "$name")" "$tmp/churn.py" $((CHURN_SECONDS + 120)) "$2" >"$tmp/out" 2>&1 &
     pid=$!
     n=0
     while ! grep -q ready "$tmp/out" && [ $n -lt 300 ]; do
         sleep 0.1
         n=$((n + 1))
     done
-    taskset -c $other "$bin" record -p $pid -d "$SECONDS_EACH" -F 999 --force -o "$tmp/profile" 2>"$tmp/err"
+    taskset -c $other "$bin" record -p $pid -d "$CHURN_SECONDS" -F 999 --force -o "$tmp/profile" 2>"$tmp/err"
     kill $pid 2>/dev/null
     wait $pid 2>/dev/null
     python3 tests/live/cpython.py stacks "$tmp/profile" >"$tmp/stacks"
@@ -51,14 +52,18 @@ churn() {
     else
         ok "no-stack-the-program-cannot-have-$name"
     fi
-    check "merged-99-of-100-$name" at_least "$merged" 99
-    # 3.12 spends most time in the instructions that leave the list half made: up to 0.7 % of such a
-    # program, which does nothing but call.
+    stacks=$(wc -l <"$tmp/stacks")
+    # Refused ones have no list that could be merged.
+    check "merged-99-of-100-$name" at_most "$apart" 1 "$stacks"
+    # 3.12 publishes a structure 23 instructions before it fills it in, with two loads of memory that
+    # others write in between: up to 1 % of a program that does nothing but call back from C.
     case $name in cpython-3.12*) most=1 ;; *) most=0.5 ;; esac
-    check "few-refused-$name" at_least "$most" "$refused"
+    check "few-refused-$name" at_most "$refused" "$most" "$stacks"
 }
 
-for name in ${VERSIONS:-cpython-3.9 cpython-3.11 cpython-3.12-shared cpython-3.13 cpython-3.14 cpython-3.15}; do
+every="3.6-shared 3.7-shared 3.8-shared 3.9 3.10-shared 3.11 3.11-embed 3.12-shared 3.13 3.13-embed 3.14 3.14-embed
+    3.14-jit 3.15 3.15-embed 3.15-jit"
+for name in ${VERSIONS:-$(for v in $every; do echo "cpython-$v"; done)}; do
     [ -n "$(command_of "$name")" ] || continue
     churn "$name" 1
 done

@@ -21,7 +21,7 @@ $python tests/runtimes/programs/park.py -d 5 >"$tmp/park" 2>/dev/null & pid=$!
 pids="$pids $pid"
 wait_for "$tmp/park" || no parked "the test program did not start"
 $bin dump $pid --json >"$tmp/json" 2>"$tmp/err"
-check threads-as-the-interpreter-tells-them python3 - "$tmp/park" "$tmp/json" <<'PY'
+cat >"$tmp/compare.py" <<'PY'
 import json, sys
 park = json.loads(open(sys.argv[1]).readline())
 dump = json.load(open(sys.argv[2]))
@@ -46,6 +46,11 @@ for t in park['threads']:
 print(len(park['threads']), 'threads,', bad, 'different;', dump['runtime']['text'])
 sys.exit(bad != 0 or len(park['threads']) < 20)
 PY
+check threads-as-the-interpreter-tells-them python3 "$tmp/compare.py" "$tmp/park" "$tmp/json"
+# Of a thread that waits nothing needs BPF: two looks at /proc say that it stood still meanwhile.
+setpriv --bounding-set -bpf,-perfmon,-sys_admin "$bin" dump $pid --json >"$tmp/json" 2>"$tmp/err"
+check and-without-bpf-as-well python3 "$tmp/compare.py" "$tmp/park" "$tmp/json"
+check which-is-said-in-one-sentence sh -c "[ \$(wc -l <'$tmp/err') -eq 1 ] && grep -q 'looked at through /proc' '$tmp/err'"
 $bin dump $pid >"$tmp/text" 2>"$tmp/err"
 check first-line-names-process-and-second-the-runtime sh -c \
     "sed -n 1p '$tmp/text' | grep -q '^process $pid: .*park.py' && sed -n 2p '$tmp/text' | grep -qE '^[A-Za-z]+ 3\.[0-9]+\.[0-9]+, [0-9]+ threads'"

@@ -85,15 +85,20 @@ kill $kid
 $python tests/live/wall.py 2 0 1 >"$tmp/ready2" & pid=$!
 pids="$pids $pid"
 wait_for "$tmp/ready2"
-daemon() { # NAME KEY...: runs it for two windows
-    name=$1
-    shift
+configure() { # NAME INTERVAL KEY...
+    name=$1 interval=$2
+    shift 2
     {
-        printf '[ebpf_profiler]\nenabled = true\nupload_interval_s = 3\noffcpu = false\ncpu_budget = 50\n'
+        printf '[ebpf_profiler]\nenabled = true\nupload_interval_s = %s\noffcpu = false\ncpu_budget = 50\n' "$interval"
         for key; do echo "$key"; done
         printf '[store]\npath = %s/%s\n[upload]\nurl =\n' "$tmp" "$name"
     } >"$tmp/$name.ini"
     mkdir -p "$tmp/$name"
+}
+daemon() { # NAME KEY...: runs it for two windows
+    name=$1
+    shift
+    configure "$name" 3 "$@"
     $bin run -c "$tmp/$name.ini" 2>"$tmp/$name.log" & daemon=$!
     sleep 8
     kill $daemon
@@ -125,3 +130,17 @@ check internals-show-the-loop-as-well sh -c "grep -q '_PyEval_EvalFrameDefault' 
 daemon off 'python_stacks = false' 'runtime_stacks ='
 names off cpu >"$tmp/names"
 check switched-off-is-off sh -c "grep -q '_PyEval_EvalFrameDefault' '$tmp/names' && ! grep -q ' spinner\$' '$tmp/names'"
+
+# A runtime's own rate wins over the general one: each look at a process is an iterator that is made.
+looks() { # NAME HZ: BPF_ITER_CREATE in 4 s
+    configure "$1" 60 'runtime_stacks = python_legacy' 'runtime_hz = 19'
+    printf '[runtime.cpython]\nhz = %s\n' "$2" >>"$tmp/$1.ini"
+    $bin run -c "$tmp/$1.ini" 2>"$tmp/$1.log" & daemon=$!
+    sleep 6
+    perf stat -x ';' -e syscalls:sys_enter_bpf --filter 'cmd==33' -p $daemon -- sleep 4 2>&1 | sed -n 's/^\([0-9]*\);.*/\1/p'
+    kill $daemon
+    wait $daemon
+}
+slow=$(looks slow 2) fast=$(looks fast 100)
+echo "looks in 4 s: $slow at 2 Hz, $fast at 100 Hz"
+check a-runtimes-own-rate-is-kept sh -c "[ '$slow' -gt 0 ] && [ '$fast' -gt $((3 * ${slow:-1000}))  ]"

@@ -301,6 +301,64 @@ static void memory_that_cannot_be_read_makes_no_frames_that_never_were(void **st
 	lie(MUTATE_ZERO, NULL, 40, false);
 }
 
+/* Frames that a thread's heading is followed by. */
+static u32 count_frames(const char *heading)
+{
+	const char *line = strchr(heading, '\n');
+	u32 n;
+
+	for (n = 0; line && line[1] == '\t'; n++)
+		line = strchr(line + 1, '\n');
+	return n;
+}
+
+/* Each thread that is told as whole has as many frames as the runtime said that it has. */
+static void each_stack_is_whole_or_says_so(const char *all, const char *text)
+{
+	const char *line, *end;
+
+	for (line = text; *line; line = end + 1) {
+		char heading[64];
+		const char *told;
+
+		end = strchr(line, '\n');
+		snprintf(heading, sizeof(heading), "%.*s\n", (int)(end - line), line);
+		if (*line == '\t' || strchr(heading, '(') || strchr(heading, ':'))
+			continue;
+		told = strstr(all, heading);
+		assert_non_null(told);
+		if (count_frames(told) != count_frames(line))
+			fail_msg("%s has %u frames, but is told with %u", heading,
+				 count_frames(told), count_frames(line));
+	}
+}
+
+/* Nodes that are not filled in yet, or are no more: their list is refused, cut or gone. */
+static void a_list_that_is_being_changed_is_never_told_as_whole(void **state __unused)
+{
+	static const enum mutate kinds[] = { MUTATE_ZERO, MUTATE_FAIL };
+	size_t i;
+	u32 k;
+
+	for (i = 0; i < fixtures.gl_pathc; i++) {
+		struct target *tape = open_fixture(fixtures.gl_pathv[i]);
+		_cleanup_free_ char *all = expected_of(fixtures.gl_pathv[i]);
+		u32 n = count_reads(tape, 0, "w->need");
+
+		for (k = 0; k < n; k += MAX(n / 40, 1)) {
+			_cleanup_free_ char *text = NULL;
+			struct mutant *mu = mutant_new(tape);
+
+			mu->field = "w->need";
+			mutant_add(mu, k, kinds[k & 1], true, 0, 0);
+			mutate_run(mu, target_tape_noted(tape, "runtime"), &text);
+			each_stack_is_whole_or_says_so(all, text);
+			target_free(&mu->t);
+		}
+		target_free(tape);
+	}
+}
+
 static void after_a_read_that_hangs_nothing_more_is_read(void **state __unused)
 {
 	size_t i;
@@ -430,7 +488,8 @@ static void files_that_are_no_recordings_are_refused(void **state __unused)
 	assert_int_equal(target_tape_parse((const u8 *)bad[1], 21, false, &t), -EINVAL);
 }
 
-int main(void)
+/* With an argument: the tests of that name only; an emulated machine has no time for all. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_recording_gives_what_the_runtime_said),
@@ -442,6 +501,7 @@ int main(void)
 		cmocka_unit_test(text_that_is_no_utf8_and_has_no_end_is_shown_clean_and_short),
 		cmocka_unit_test(pointers_to_nothing_and_skew_ones_end_in_a_verdict),
 		cmocka_unit_test(memory_that_cannot_be_read_makes_no_frames_that_never_were),
+		cmocka_unit_test(a_list_that_is_being_changed_is_never_told_as_whole),
 		cmocka_unit_test(after_a_read_that_hangs_nothing_more_is_read),
 		cmocka_unit_test(each_reason_to_refuse_is_told_by_some_recording),
 		cmocka_unit_test(a_file_name_alone_makes_no_runtime),
@@ -449,5 +509,7 @@ int main(void)
 		cmocka_unit_test(files_that_are_no_recordings_are_refused),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, find_fixtures, forget_fixtures);
 }

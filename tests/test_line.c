@@ -98,7 +98,7 @@ static void print_window(struct player *p, struct window *w)
 		fprintf(p->out, "(window goes on)\n");
 		return;
 	}
-	names_resolve(w, p->modules, NSEC_PER_SEC);
+	names_resolve(w, p->modules, NULL, NSEC_PER_SEC);
 	for (i = 0; i < w->nprofiles; i++) {
 		fprintf(p->out, "== %s %s\n", w->profiles[i].type->name, w->profiles[i].service);
 		assert_int_equal(pprof_write_folded(w, &w->profiles[i], p->out), 0);

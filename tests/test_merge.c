@@ -162,6 +162,18 @@ static void code_made_at_run_time_belongs_to_the_loop_that_calls_it(void **state
 	EXPECT("LqjkLms", "a|b|", "'aqjk'bms", SAMPLE_LIST_MERGED);
 }
 
+/* A walk by frame pointers passes over the loop frame that called such code. */
+static void code_made_at_run_time_stands_for_a_loop_frame_that_is_missing(void **state __unused)
+{
+	EXPECT("xLkjjms", "a|b|", "x'ak'bms", SAMPLE_LIST_MERGED);
+	EXPECT("jjkLms", "a|b|", "'ak'bms", SAMPLE_LIST_MERGED);
+	EXPECT("jkjms", "a|b|", "'ak'bms", SAMPLE_LIST_MERGED);
+	/* None is missing: it is somebody else's, and stays. */
+	EXPECT("xjkLms", "a|", "xjk'ams", SAMPLE_LIST_MERGED);
+	/* More than it explains. */
+	EXPECT("jkms", "a|b|", "jkms'!'a'b", SAMPLE_LIST_APART);
+}
+
 static void unexplained_differences_are_kept_apart(void **state __unused)
 {
 	EXPECT("LkLqLms", "a|", "LkLqLms'!'a", SAMPLE_LIST_APART);
@@ -227,6 +239,7 @@ int main(void)
 		cmocka_unit_test(what_a_cut_list_lacks_stays_native),
 		cmocka_unit_test(a_fiber_is_followed_by_who_resumed_it),
 		cmocka_unit_test(code_made_at_run_time_belongs_to_the_loop_that_calls_it),
+		cmocka_unit_test(code_made_at_run_time_stands_for_a_loop_frame_that_is_missing),
 		cmocka_unit_test(unexplained_differences_are_kept_apart),
 		cmocka_unit_test(neighbours_are_one_run_where_code_calls_code),
 		cmocka_unit_test(internals_show_loop_frames_behind_their_runs),

@@ -158,7 +158,7 @@ static struct elfsym_table *table_of(const struct image *img)
 	struct elfsym_source src = source(img, sizeof(*img));
 	struct elfsym_table *t = NULL;
 
-	assert_int_equal(elfsym_table(&src, BUDGET, &t), 0);
+	assert_int_equal(elfsym_table(&src, NULL, BUDGET, &t), 0);
 	return t;
 }
 
@@ -389,8 +389,8 @@ static void table_over_its_budget_is_E2BIG(void **state __unused)
 	t = table_of(&img);
 	bytes = elfsym_table_bytes(t);
 	elfsym_table_free(t);
-	assert_int_equal(elfsym_table(&src, bytes - 1, &t), -E2BIG);
-	assert_int_equal(elfsym_table(&src, bytes, &t), 0);
+	assert_int_equal(elfsym_table(&src, NULL, bytes - 1, &t), -E2BIG);
+	assert_int_equal(elfsym_table(&src, NULL, bytes, &t), 0);
 	elfsym_table_free(t);
 }
 
@@ -430,7 +430,7 @@ static void row1_truncated_sections_cost_only_the_symbols(void **state __unused)
 		memcpy(copy, &img, size);
 		src = source(copy, size);
 		assert_int_equal(info_of(copy, size), 0);
-		if (!elfsym_table(&src, BUDGET, &t))
+		if (!elfsym_table(&src, NULL, BUDGET, &t))
 			elfsym_table_free(t);
 		free(copy);
 	}
@@ -461,15 +461,15 @@ static void row2_counts_and_offsets_are_checked_in_64_bits(void **state __unused
 	assert_int_equal(info_of(&img, sizeof(img)), -ENOEXEC);
 	image_init(&img);
 	img.eh.e_shoff = UINT64_MAX - 8;
-	assert_int_equal(elfsym_table(&src, BUDGET, &t), -ENOEXEC);
+	assert_int_equal(elfsym_table(&src, NULL, BUDGET, &t), -ENOEXEC);
 	img.eh.e_shoff = sizeof(img) - 1;
-	assert_int_equal(elfsym_table(&src, BUDGET, &t), -ENOEXEC);
+	assert_int_equal(elfsym_table(&src, NULL, BUDGET, &t), -ENOEXEC);
 	image_init(&img);
 	img.eh.e_shnum = 0xffff;
-	assert_int_equal(elfsym_table(&src, BUDGET, &t), -E2BIG);
+	assert_int_equal(elfsym_table(&src, NULL, BUDGET, &t), -E2BIG);
 	image_init(&img);
 	img.sh[SEC_SYMTAB].sh_link = img.sh[SEC_DYNSYM].sh_link = 0xffff;
-	assert_int_equal(elfsym_table(&src, BUDGET, &t), 0);
+	assert_int_equal(elfsym_table(&src, NULL, BUDGET, &t), 0);
 	assert_null(t);
 }
 
@@ -485,7 +485,7 @@ static void row13_no_section_headers_is_a_sound_file(void **state __unused)
 	img.eh.e_shnum = 0;
 	src = source(&img, sizeof(img));
 	assert_int_equal(info_of(&img, sizeof(img)), 0);
-	assert_int_equal(elfsym_table(&src, BUDGET, &t), 0);
+	assert_int_equal(elfsym_table(&src, NULL, BUDGET, &t), 0);
 	assert_null(t);
 }
 
@@ -601,7 +601,7 @@ static void try_all(const void *mem, size_t size)
 
 	if (!elfsym_info(&src, &info))
 		elfsym_info_fini(&info);
-	if (elfsym_table(&src, 1u << 20, &t))
+	if (elfsym_table(&src, NULL, 1u << 20, &t))
 		return;
 	elfsym_lookup(t, TEXT_ADDR);
 	elfsym_lookup(t, UINT64_MAX);
@@ -664,7 +664,7 @@ static void many_aliases_of_long_names_take_bounded_time(void **state __unused)
 	img->sh[SEC_STRTAB].sh_offset = sizeof(*img) + n * 24;
 	img->sh[SEC_STRTAB].sh_size = strings;
 	src = source(img, size);
-	assert_int_equal(elfsym_table(&src, BUDGET, &t), 0);
+	assert_int_equal(elfsym_table(&src, NULL, BUDGET, &t), 0);
 	assert_non_null(elfsym_lookup(t, TEXT_ADDR));
 	elfsym_table_free(t);
 	free(img);
@@ -835,7 +835,7 @@ static void assert_functions(const char *path, bool sizeless)
 	u32 n = 0, i, wrong = 0, step;
 	struct known *all = read_functions(path, &n);
 
-	assert_int_equal(elfsym_table(&file.src, BUDGET, &t), 0);
+	assert_int_equal(elfsym_table(&file.src, NULL, BUDGET, &t), 0);
 	step = n / 1500 + 1;
 	for (i = 0; i < n; i += step) {
 		u64 end = all[i].addr + all[i].size;

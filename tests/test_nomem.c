@@ -124,7 +124,7 @@ static void window_once(void)
 		w = line_close_epoch(l, 0, 2);
 	}
 	if (w) {
-		names_resolve(w, ms, 0);
+		names_resolve(w, ms, NULL, 0);
 		for (i = 0; i < w->nprofiles; i++) {
 			u8 *data = NULL;
 			size_t len;

@@ -321,24 +321,24 @@ static void a_growing_map_is_read_on(void **state)
 	struct process p = { .pid = 7, .start_ns = 1, .exec_id = 1 };
 	struct reader *reader = reader_new();
 	struct perfmaps *pm = perfmaps_new(reader, r->dir);
-	u64 now = now_monotonic();
+	u64 now = now_monotonic(), id;
 	FILE *f;
 
 	write_text(r->map, "1000 10 one\n");
 	chmod(r->map, 0644);
-	assert_null(perfmaps_lookup(pm, &p, 0x1000));
+	assert_null(perfmaps_lookup(pm, &p, 0x1000, &id));
 	perfmaps_round(pm, now);
-	assert_string_equal(perfmaps_lookup(pm, &p, 0x1000), "one");
+	assert_string_equal(perfmaps_lookup(pm, &p, 0x1000, &id), "one");
 	f = fopen(r->map, "a");
 	fputs("2000 10 two\n", f);
 	fclose(f);
-	assert_null(perfmaps_lookup(pm, &p, 0x2000));
+	assert_null(perfmaps_lookup(pm, &p, 0x2000, &id));
 	perfmaps_round(pm, now + 2 * NSEC_PER_SEC);
-	assert_string_equal(perfmaps_lookup(pm, &p, 0x2000), "two");
-	assert_string_equal(perfmaps_lookup(pm, &p, 0x1000), "one");
+	assert_string_equal(perfmaps_lookup(pm, &p, 0x2000, &id), "two");
+	assert_string_equal(perfmaps_lookup(pm, &p, 0x1000, &id), "one");
 	/* Another image under the same pid has names of its own. */
 	p.exec_id = 2;
-	assert_null(perfmaps_lookup(pm, &p, 0x1000));
+	assert_null(perfmaps_lookup(pm, &p, 0x1000, &id));
 	perfmaps_free(pm);
 	reader_free(reader);
 }
@@ -349,19 +349,76 @@ static void a_map_that_was_begun_anew_loses_its_old_names(void **state)
 	struct process p = { .pid = 7, .start_ns = 1, .exec_id = 1 };
 	struct reader *reader = reader_new();
 	struct perfmaps *pm = perfmaps_new(reader, r->dir);
-	u64 now = now_monotonic();
+	u64 now = now_monotonic(), id;
 
 	write_text(r->map, "1000 10 one\n3000 10 three\n");
 	chmod(r->map, 0644);
-	perfmaps_lookup(pm, &p, 0x1000);
+	perfmaps_lookup(pm, &p, 0x1000, &id);
 	perfmaps_round(pm, now);
 	write_text(r->map, "2000 10 two\n");
-	perfmaps_lookup(pm, &p, 0x2000);
+	perfmaps_lookup(pm, &p, 0x2000, &id);
 	perfmaps_round(pm, now + 2 * NSEC_PER_SEC);
-	perfmaps_lookup(pm, &p, 0x2000);
+	perfmaps_lookup(pm, &p, 0x2000, &id);
 	perfmaps_round(pm, now + 4 * NSEC_PER_SEC);
-	assert_string_equal(perfmaps_lookup(pm, &p, 0x2000), "two");
-	assert_null(perfmaps_lookup(pm, &p, 0x1000));
+	assert_string_equal(perfmaps_lookup(pm, &p, 0x2000, &id), "two");
+	assert_null(perfmaps_lookup(pm, &p, 0x1000, &id));
+	perfmaps_free(pm);
+	reader_free(reader);
+}
+
+static void a_map_of_an_earlier_process_is_not_believed(void **state)
+{
+	struct root *r = *state;
+	struct timespec old[2] = { { .tv_sec = 1000000000 }, { .tv_sec = 1000000000 } };
+	struct process p = { .pid = 7, .exec_id = 1 };
+	struct reader *reader = reader_new();
+	struct perfmaps *pm = perfmaps_new(reader, r->dir);
+	u64 now = now_monotonic(), id;
+
+	p.start_ns = now_boottime();
+	write_text(r->map, "1000 10 one\n");
+	chmod(r->map, 0644);
+	utimensat(AT_FDCWD, r->map, old, 0);
+	assert_null(perfmaps_lookup(pm, &p, 0x1000, &id));
+	perfmaps_round(pm, now);
+	assert_null(perfmaps_lookup(pm, &p, 0x1000, &id));
+	/* Once the process writes one itself, it is found. */
+	write_text(r->map, "1000 10 two\n");
+	perfmaps_round(pm, now + NSEC_PER_SEC / 2);
+	assert_null(perfmaps_lookup(pm, &p, 0x1000, &id));
+	perfmaps_round(pm, now + 2 * NSEC_PER_SEC);
+	assert_string_equal(perfmaps_lookup(pm, &p, 0x1000, &id), "two");
+	perfmaps_free(pm);
+	reader_free(reader);
+}
+
+static void names_are_found_after_the_process_has_gone(void **state)
+{
+	struct root *r = *state;
+	struct process p = { .pid = 7, .start_ns = 1, .exec_id = 1 };
+	struct reader *reader = reader_new();
+	struct perfmaps *pm = perfmaps_new(reader, r->dir);
+	u64 now = now_monotonic(), id, other;
+	char cmd[128];
+
+	write_text(r->map, "1000 10 one\n");
+	chmod(r->map, 0644);
+	perfmaps_lookup(pm, &p, 0x1000, &id);
+	assert_true(perfmaps_behind(pm, id));
+	perfmaps_round(pm, now);
+	assert_false(perfmaps_behind(pm, id));
+	snprintf(cmd, sizeof(cmd), "rm -rf %s/7", r->dir);
+	assert_int_equal(system(cmd), 0);
+	assert_string_equal(perfmaps_find(pm, id, 0x1000), "one");
+	/* Long after, it is forgotten, and its number means nobody. */
+	perfmaps_round(pm, now + 200 * NSEC_PER_SEC);
+	assert_int_equal(perfmaps_count(pm), 0);
+	assert_int_equal(perfmaps_bytes(pm), 0);
+	p.exec_id = 2;
+	perfmaps_lookup(pm, &p, 0x1000, &other);
+	assert_int_not_equal(id, other);
+	assert_null(perfmaps_find(pm, id, 0x1000));
+	assert_null(perfmaps_find(pm, 0, 0x1000));
 	perfmaps_free(pm);
 	reader_free(reader);
 }
@@ -518,6 +575,8 @@ int main(void)
 		FILES(a_file_of_another_user_is_refused),
 		FILES(a_growing_map_is_read_on),
 		FILES(a_map_that_was_begun_anew_loses_its_old_names),
+		FILES(a_map_of_an_earlier_process_is_not_believed),
+		FILES(names_are_found_after_the_process_has_gone),
 		cmocka_unit_test(cpp_names_lose_their_parameters),
 		cmocka_unit_test(rust_names_lose_their_hash),
 		cmocka_unit_test(what_is_not_mangled_stays),

@@ -1341,7 +1341,7 @@ static void names_come_from_the_files_symbols(void **state)
 	own = map_module(t->ms, path, &map);
 	ADD(t->w, 1, kernel(1, "k", "vmlinux"), native(own, offset), native(t->gone, 5),
 	    native(t->lib, 0x900), { .kind = FRAME_UNKNOWN, .address = 1 });
-	names_resolve(t->w, t->ms, 10 * NSEC_PER_SEC);
+	names_resolve(t->w, t->ms, NULL, 10 * NSEC_PER_SEC);
 	module_put(own);
 	assert_string_equal(t->w->locations[0].func, "k");
 	assert_string_equal(t->w->locations[1].func, "a_function_of_this_file");
@@ -1353,11 +1353,46 @@ static void names_come_from_the_files_symbols(void **state)
 	assert_true(map_of(p, loc(p, 0, 1))->has_functions);
 }
 
+/* pprof then takes the readable name as it is; else it would cut what it takes for C++ itself. */
+static void a_readable_name_keeps_the_linked_one_beside_it(void **state)
+{
+	struct world *t = *state;
+	const Pprof__Function *f;
+
+	ADD(t->w, 1, native(t->exe, 0x4100));
+	t->w->locations[0].func = window_string(t->w, "outer::inner");
+	t->w->locations[0].linked = window_string(t->w, "_ZN5outer5innerEv");
+	PROFILE(p) = encode(t->w, 0, &NAMED);
+	assert_int_equal(p->n_function, 1);
+	f = p->function[0];
+	assert_string_equal(str(p, f->name), "outer::inner");
+	assert_string_equal(str(p, f->system_name), "_ZN5outer5innerEv");
+}
+
+static void code_made_at_run_time_has_its_name_for_every_server(void **state)
+{
+	struct world *t = *state;
+	struct pprof_options bare = NAMED;
+
+	ADD(t->w, 1,
+	    { .kind = FRAME_ANON, .address = 0x7f0000001000, .mapping = "//anon", .func = "JS:*f" },
+	    { .kind = FRAME_ANON, .address = 0x7f0000002000, .mapping = "//anon", .map = 7 });
+	bare.names = false;
+	PROFILE(p) = encode(t->w, 0, &bare);
+	assert_string_equal(func_of(p, loc(p, 0, 0)), "JS:*f");
+	assert_int_equal(loc(p, 0, 1)->n_line, 0);
+	/* Nobody shall think that all of it has names. */
+	assert_int_equal(p->n_mapping, 2);
+	assert_true(map_of(p, loc(p, 0, 0))->has_functions);
+	assert_false(map_of(p, loc(p, 0, 1))->has_functions);
+	assert_true(map_of(p, loc(p, 0, 0))->memory_limit != map_of(p, loc(p, 0, 1))->memory_limit);
+}
+
 static void naming_an_empty_window_does_nothing(void **state)
 {
 	struct world *t = *state;
 
-	names_resolve(t->w, t->ms, 0);
+	names_resolve(t->w, t->ms, NULL, 0);
 	assert_int_equal(t->w->nlocations, 0);
 }
 
@@ -1568,6 +1603,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(folded_names_are_cut_at_a_length, setup, teardown),
 		cmocka_unit_test_setup_teardown(folded_reports_a_full_disk, setup, teardown),
 		cmocka_unit_test_setup_teardown(names_come_from_the_files_symbols, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_readable_name_keeps_the_linked_one_beside_it,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(code_made_at_run_time_has_its_name_for_every_server,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(naming_an_empty_window_does_nothing, setup,
 						teardown),
 	};

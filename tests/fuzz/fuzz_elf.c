@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		assert(info.nsegments > 0 && info.id_len <= ELFSYM_ID_MAX);
 		elfsym_info_fini(&info);
 	}
-	if (elfsym_table(&src, 1u << 20, &t))
+	if (elfsym_table(&src, NULL, 1u << 20, &t))
 		return 0;
 	assert(elfsym_table_bytes(t) <= 1u << 20);
 	/* Addresses that the input itself names. */

@@ -154,7 +154,8 @@ struct job {
 	pthread_t thread;
 	_Atomic pid_t tid;
 	long long sum;
-	int fd[2]; /* pipe or socket pair: read from the first */
+	long long asked; /* of sleeps: at least this long */
+	int fd[2];       /* pipe or socket pair: read from the first */
 	atomic_int word;
 	int cpu;
 	const char *file;
@@ -183,6 +184,7 @@ static void run_sleep(struct job *j)
 		s = begin();
 		outer_sleep((long)&t, 0, 0, 0);
 		j->sum += waited(s);
+		j->asked += t.tv_nsec;
 		count_move(j);
 	}
 }
@@ -263,6 +265,7 @@ static void *wait_once(void *arg)
 	s = begin();
 	outer_churn((long)&t, 0, 0, 0);
 	j->sum += waited(s);
+	j->asked += t.tv_nsec;
 	return NULL;
 }
 
@@ -292,6 +295,7 @@ static void run_churn(struct job *j)
 		pthread_join(t, NULL);
 	}
 	j->sum = one.sum;
+	j->asked = one.asked;
 }
 
 /* Wakes the others up, and moves them from CPU to CPU while they wait. */
@@ -373,8 +377,10 @@ static void all(const char *file)
 	if (file)
 		pthread_join(disk.thread, NULL);
 	printf("{\"sleep\": %lld, \"futex\": %lld, \"pipe\": %lld, \"socket\": %lld, "
-	       "\"churn\": %lld, \"disk\": %lld, \"moves\": %d, \"reused\": %d}\n",
-	       sleeper.sum, futex.sum, pipes.sum, sockets.sum, churn.sum, disk.sum, moves, reused);
+	       "\"churn\": %lld, \"disk\": %lld, \"sleep asked\": %lld, \"churn asked\": %lld, "
+	       "\"moves\": %d, \"reused\": %d}\n",
+	       sleeper.sum, futex.sum, pipes.sum, sockets.sum, churn.sum, disk.sum, sleeper.asked,
+	       churn.asked, moves, reused);
 }
 
 /* --- other programs --------------------------------------------------------------------------- */

@@ -155,7 +155,7 @@ class Point #= Point
   end
 
   def to_s #= to_s
-    "point #{leaf(x)}" #> leaf, to_s
+    "point #{leaf(x)}" #> leaf, to_s, !to_s
   end
 
   def hash #= hash

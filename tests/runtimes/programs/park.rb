@@ -6,7 +6,7 @@
 #
 # When all wait it prints one line and stays for 600 s:
 #   {"runtime", "version", "pid", "threads": [{"name", "tid", "frames": [{"func": label, "name": base
-#   label, "file", "line"}, ... leaf first]}, ...]}
+#   label, "file", "line", "full": label with the method's class, "c": in C}, ... leaf first]}, ...]}
 # That is every thread of the first ractor; the main thread waits too. Functions written in C stand
 # with the place that called them, as Ruby shows them. Kind "ractor" (3.0 and up, not by default) waits
 # in a second ractor as well, which tells of itself; "spin" (not by default) keeps one line busy.
@@ -271,6 +271,17 @@ def in_ractor
   end
 end
 
+# With the call that it waits in.
+def ractor_frames(places)
+  name = RUBY_VERSION >= '3.4' ? 'Kernel#sleep' : 'sleep'
+  frames = [{ func: name, name: 'sleep', file: places[0][2], line: places[0][3], full: 'Kernel#sleep', c: true }]
+  frames + places.map do |label, base, path, line|
+    f = { func: label, name: base, file: path, line: line }
+    owner, f[:c] = whose(f, [])
+    f.merge(full: full_label(f, owner))
+  end
+end
+
 # --- the account ----------------------------------------------------------------------------------
 
 KEEP = []
@@ -281,8 +292,61 @@ def thread_id
 end
 
 def account(thread)
-  (thread.backtrace_locations || []).map do |l|
-    { func: l.label, name: l.base_label, file: l.path, line: l.lineno }
+  places = thread.backtrace_locations || []
+  frames = places.map { |l| { func: l.label, name: l.base_label, file: l.path, line: l.lineno } }
+  calls = (thread[:calls] || []).dup
+  frames.reverse_each do |f|
+    owner, f[:c] = whose(f, calls)
+    f[:full] = full_label(f, owner)
+  end
+  frames
+end
+
+# Which class a frame's method belongs to, and whether it is in C. Methods by the calls that led here;
+# what they do not have (blocks, clauses; what a trace point runs is not traced itself) by where it is.
+def whose(frame, calls)
+  if a_method?(frame)
+    at = calls.index { |name, _, _| name == frame[:name].to_sym }
+    return calls.slice!(0..at).last.drop(1) if at
+  end
+  at = METHODS.select { |name, file, line, _| name == frame[:name] && file == frame[:file] && line <= frame[:line] }
+  return [at.max_by { |_, _, line, _| line }.last, false] unless at.empty?
+  return [nil, false] unless a_method?(frame)
+  [Object.instance_method(frame[:name]).owner, true] rescue [nil, false]
+end
+
+def a_method?(frame)
+  frame[:func] !~ /\A(block|rescue|ensure)\b.* in |\A</ && frame[:func].end_with?(frame[:name])
+end
+
+# Since 3.4 Ruby's own labels have the class.
+def full_label(frame, owner)
+  return frame[:func] if RUBY_VERSION >= '3.4' || owner.nil? || !frame[:func].end_with?(frame[:name])
+  frame[:func].delete_suffix(frame[:name]) + class_prefix(owner) + frame[:name]
+end
+
+def class_prefix(owner)
+  return "#{owner.name}#" if owner.name
+  of = owner.inspect[/\A#<Class:([A-Z][\w:]*)>\z/, 1]
+  of ? "#{of}." : ''
+end
+
+# The calls that a thread, or the fiber that it runs, is in: [name, class, in C].
+def follow_calls
+  TracePoint.new(:call, :c_call, :return, :c_return) do |t|
+    calls = Thread.current[:calls] ||= []
+    case t.event
+    when :call, :c_call then calls << [t.method_id, t.defined_class, t.event == :c_call]
+    else calls.pop
+    end
+  end.enable
+end
+
+# Of this program: [name, file, line, class].
+def methods_of(owner)
+  (owner.instance_methods(false) + owner.private_instance_methods(false)).map do |name|
+    file, line = owner.instance_method(name).source_location
+    [name.to_s, file, line, owner]
   end
 end
 
@@ -319,9 +383,10 @@ def stay
 end
 
 def start
-  chosen = ARGV.reject { |a| a.start_with?('-') }.map(&:to_sym) & KINDS.keys
+  chosen = ARGV.reject { |a| a.start_with?('-') }.map(&:to_sym) & (KINDS.keys + OPTIONAL)
   chosen = KINDS.keys - OPTIONAL if chosen.empty?
   HELD.lock
+  follow_calls
   Thread.current.thread_variable_set(:tid, thread_id)
   threads = [['main', Thread.current]]
   if chosen.include?(:join)
@@ -334,12 +399,14 @@ def start
   end
   if chosen.include?(:ractor)
     tid, places = in_ractor.take
-    ractor = { name: 'ractor', tid: tid,
-               frames: places.map { |f, n, p, l| { func: f, name: n, file: p, line: l } } }
+    ractor = { name: 'ractor', tid: tid, frames: ractor_frames(places) }
   end
   Thread.new { tell(threads, ractor, chosen.include?(:spin)) }
   stay
   exit! 0
 end
+
+METHODS = ObjectSpace.each_object(Module).flat_map { |m| methods_of(m) + methods_of(m.singleton_class) }
+                     .select { |_, file, _, _| file == __FILE__ }
 
 start
