@@ -194,7 +194,8 @@ static bool ends_in_root(const struct list *l)
 {
 	struct node last = node_at(l, l->n - 1);
 
-	return !last.func || (last.info & CALL_TOP && !(last.info & CALL_GENERATOR));
+	/* Without a function it may be one that is not filled in yet. */
+	return last.func && last.info & CALL_TOP && !(last.info & CALL_GENERATOR);
 }
 
 /*
