@@ -83,7 +83,8 @@ static __always_inline u64 list_find_head(struct scratch *s, struct task_struct 
 	case RECIPE_TP:
 		return task_tp(task);
 	case RECIPE_ADDR:
-		return s->list.recipe.addr;
+		return s->list.recipe.first_thread && tid != s->ev.key.tgid ? 0
+									    : s->list.recipe.addr;
 	case RECIPE_TID:
 		known = bpf_map_lookup_elem(&heads, &tid);
 		return known ? *known : 0;

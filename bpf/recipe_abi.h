@@ -85,7 +85,12 @@ struct recipe {
 	 * tells for the thread, where the walk can begin as well; 0: they do not.
 	 */
 	__u8 thread_hops;
-	__u8 pad[5];
+	/*
+	 * RECIPE_ADDR: what lies there is the process's first thread's, others have no list. They
+	 * must not be shown it: it is not theirs, and changes while it is read.
+	 */
+	__u8 first_thread;
+	__u8 pad[4];
 };
 
 _Static_assert(sizeof(struct recipe) == 96, "recipe is an ABI between two compilers");

@@ -202,7 +202,7 @@ static __always_inline u64 find_head(struct recipe *r, struct task_struct *task)
 	case RECIPE_TP:
 		return tp;
 	case RECIPE_ADDR:
-		return r->addr;
+		return r->first_thread && tid != (u32)task->tgid ? 0 : r->addr;
 	case RECIPE_TID:
 		known = bpf_map_lookup_elem(&heads, &tid);
 		return known ? *known : 0;

@@ -380,8 +380,8 @@ static void take_head(void *arg, u32 ns_tid, u64 head)
 			h->heads[i] = head;
 }
 
-static void walk_one(struct target *t, struct found_thread *thread, const struct recipe *by_tp,
-		     const struct recipe *by_tid, u64 head)
+static void walk_one(struct target *t, struct found_thread *thread, bool first,
+		     const struct recipe *by_tp, const struct recipe *by_tid, u64 head)
 {
 	static u64 words[LIST_WORDS_MAX];
 	struct list l;
@@ -393,7 +393,7 @@ static void walk_one(struct target *t, struct found_thread *thread, const struct
 	if (head && by_tid)
 		list_walk(t, by_tid, 0, head, words, &l);
 	else
-		list_walk(t, by_tp, thread->ev.tp, 0, words, &l);
+		list_walk(t, list_recipe_for(by_tp, first), thread->ev.tp, 0, words, &l);
 	l.ip_image = true;
 	keep_list(thread, &l);
 	/* It counts when the second look finds that it stood still. */
@@ -433,7 +433,8 @@ static int walk_from_outside(struct collector *c)
 	if (twin && (info.found->recipe.head == RECIPE_TID || !c->threads))
 		runtime_heads(t, info.found, take_head, &h);
 	for (i = 0; i < c->n; i++)
-		walk_one(t, &c->v[i], &info.found->recipe, twin ? &by_tid : NULL, heads[i]);
+		walk_one(t, &c->v[i], c->v[i].ev.tid == c->dump->pid, &info.found->recipe,
+			 twin ? &by_tid : NULL, heads[i]);
 	return count_threads(c, on_second);
 }
 
@@ -447,6 +448,15 @@ static bool all_listed(const struct collector *c)
 	return true;
 }
 
+/* Where a thread's list begins is only known to the kernel where the thread itself says it. */
+static bool kernel_can_walk(const struct collector *c)
+{
+	struct runtime_info info;
+
+	runtime_info(c->runtime, &info);
+	return c->threads && threads_can_walk(c->threads) && info.found->recipe.head != RECIPE_TID;
+}
+
 static void walk_waiting(struct collector *c)
 {
 	int i, err;
@@ -454,8 +464,7 @@ static void walk_waiting(struct collector *c)
 	for (i = 0; i < LOOKS && !all_listed(c); i++) {
 		if (i)
 			usleep(2000);
-		err = c->threads && threads_can_walk(c->threads) ? walk_by_kernel(c)
-								 : walk_from_outside(c);
+		err = kernel_can_walk(c) ? walk_by_kernel(c) : walk_from_outside(c);
 		if (err == -EOPNOTSUPP)
 			err = walk_from_outside(c);
 		if (err) {

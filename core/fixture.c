@@ -20,6 +20,7 @@ struct walk {
 	struct target_thread thread[FIXTURE_THREADS_MAX];
 	u64 head[FIXTURE_THREADS_MAX]; /* RECIPE_TID: of the thread with the same index */
 	u32 nthreads;
+	u32 first_tid;
 	u64 words[LIST_WORDS_MAX];
 	struct fixture_result *result;
 };
@@ -55,6 +56,7 @@ static void list_threads(struct walk *w)
 	while (w->nthreads < FIXTURE_THREADS_MAX &&
 	       target_thread(w->t, w->nthreads, &w->thread[w->nthreads]))
 		w->nthreads++;
+	w->first_tid = w->nthreads ? w->thread[0].tid : 0;
 	qsort(w->thread, w->nthreads, sizeof(w->thread[0]), by_tid);
 }
 
@@ -116,6 +118,7 @@ static void walk_thread(struct walk *w, u32 i)
 
 	if (recipe->head == RECIPE_TP && !thread->tp && w->by_tid)
 		recipe = &w->recipe_by_tid;
+	recipe = list_recipe_for(recipe, thread->tid == w->first_tid);
 	target_begin(w->t);
 	list_walk(w->t, recipe, thread->tp, w->head[i], w->words, &list);
 	note_reads(w);

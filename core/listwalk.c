@@ -8,6 +8,13 @@
 
 _Static_assert(!(LIST_WORDS_MAX & (LIST_WORDS_MAX - 1)), "an index is bounded by a mask");
 
+const struct recipe *list_recipe_for(const struct recipe *r, bool first)
+{
+	static const struct recipe none = { .head = RECIPE_NO_HEAD };
+
+	return r->head == RECIPE_ADDR && r->first_thread && !first ? &none : r;
+}
+
 static void begin(struct recipe_walk *w, const struct recipe *r, u64 tp, u64 head)
 {
 	w->recipe = *r;

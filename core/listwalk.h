@@ -12,6 +12,11 @@
 #include "unwinders/unwinder.h"
 
 /*
+ * The recipe as it holds for a thread, which is the process's first one or not: r, or one that
+ * finds no list (LIST_END_NO_HEAD). Borrowed, like r.
+ */
+const struct recipe *list_recipe_for(const struct recipe *r, bool first);
+/*
  * Walks; words has LIST_WORDS_MAX. tp: thread pointer, 0: not known; head: what user space knows
  * for the thread (RECIPE_TID, RECIPE_JIT_FP), 0: nothing. Fills in words, n, width, end and head
  * of *ret and zeroes the rest. At most RECIPE_HOPS + 2 + 3 * RECIPE_NODES_MAX reads. Returns the

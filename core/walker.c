@@ -489,13 +489,15 @@ static void on_second_count(void *arg, const struct thread_event *ev, const u64 
 /* One thread's list; its words are copied, since the next thread's come to the same place. */
 static void walk_outside(const struct runtime *r, struct target *t, struct outside *x)
 {
+	const struct recipe *recipe;
 	struct runtime_info info;
 	u64 words[LIST_WORDS_MAX];
 	size_t bytes;
 
 	runtime_info(r, &info);
+	recipe = list_recipe_for(&info.found->recipe, x->ev.tid == info.process->pid);
 	target_begin(t);
-	list_walk(t, &info.found->recipe, x->ev.tp, runtime_head(r, x->ev.tid), words, &x->list);
+	list_walk(t, recipe, x->ev.tp, runtime_head(r, x->ev.tid), words, &x->list);
 	bytes = (size_t)x->list.n * x->list.width * sizeof(u64);
 	x->words = malloc(MAX(bytes, sizeof(u64)));
 	if (x->words)

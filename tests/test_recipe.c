@@ -124,6 +124,24 @@ static void keeps_the_words_of_each_node_of_a_linked_list(void **state)
 	assert_int_equal(w->nreads, 5);
 }
 
+/* Else any thread of a process would seem to run what its first one does. */
+static void what_is_the_first_thread_s_alone_no_other_thread_has(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = chain_recipe(BASE + 0x100);
+
+	lay_chain(w, BASE + 0x100, 5, 0x40);
+	assert_int_equal(walk(w, list_recipe_for(&r, false), 0, 0), LIST_END_NULL);
+	r.first_thread = 1;
+	assert_int_equal(walk(w, list_recipe_for(&r, true), 0, 0), LIST_END_NULL);
+	assert_chain(w, 5);
+	assert_int_equal(walk(w, list_recipe_for(&r, false), 0, 0), LIST_END_NO_HEAD);
+	assert_int_equal(w->l.n, 0);
+	assert_int_equal(w->nreads, 0);
+	r.head = RECIPE_TP; /* a thread's own is its own */
+	assert_int_equal(walk(w, list_recipe_for(&r, false), BASE + 0x100, 0), LIST_END_NULL);
+}
+
 static void keeps_words_in_the_order_that_the_recipe_gives(void **state)
 {
 	struct world *w = *state;
@@ -707,6 +725,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(keeps_the_words_of_each_node_of_a_linked_list),
+		T(what_is_the_first_thread_s_alone_no_other_thread_has),
 		T(keeps_words_in_the_order_that_the_recipe_gives),
 		T(hops_lead_from_the_thread_pointer_to_the_first_node),
 		T(all_six_hops_are_taken_and_no_seventh),
