@@ -63,6 +63,14 @@ static bool is_user(struct target *t, const struct node *n)
 	return !target_read(t, n->func, &type, sizeof(type)) && type != FUNC_INTERNAL;
 }
 
+/* The nameless function at the bottom of a fiber (Zend/zend_fibers.c), and no name not there yet. */
+static bool is_fiber_bottom(struct target *t, const struct node *n)
+{
+	uint64_t name;
+
+	return !target_u64(t, n->func + FUNC_NAME, &name) && !name;
+}
+
 /* Where a frame is in its list. */
 #define AT_LEAF 1
 #define AT_ROOT 2
@@ -159,7 +167,7 @@ static int node_address(struct target *t, const struct list *l, uint32_t i, uint
 static enum verdict push_delegates(struct target *t, const struct php *s, uint32_t i,
 				   const struct list *l, struct frames *ret)
 {
-	uint64_t gen, parent, ex[GENERATORS_MAX];
+	uint64_t gen, parent, inner, running, ex[GENERATORS_MAX];
 	uint32_t depth = 0;
 
 	if (l->running) {
@@ -177,6 +185,9 @@ static enum verdict push_delegates(struct target *t, const struct php *s, uint32
 			return UNWIND_BAD_FRAME;
 		gen = parent;
 	}
+	if (node_address(t, l, i - 1, &inner) ||
+	    target_u64(t, gen + (uint64_t)s->l.gen_execute_data, &running) || running != inner)
+		return UNWIND_BAD_FRAME;
 	while (depth--) {
 		enum verdict v = push_generator(t, s, ex[depth], l, ret);
 
@@ -257,8 +268,9 @@ enum verdict php_frames(struct target *t, const void *state, const struct list *
 			continue;
 		}
 		user = is_user(t, &n);
-		/* The nameless function at the bottom of a fiber (Zend/zend_fibers.c). */
 		if (!user && !n.name) {
+			if (!is_fiber_bottom(t, &n))
+				return UNWIND_TORN;
 			frames_switch(ret);
 			continue;
 		}
