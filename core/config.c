@@ -440,6 +440,11 @@ static bool string_fits(const struct row *row, const char *value)
 	}
 }
 
+static bool is_string(enum type type)
+{
+	return type != TYPE_BOOL && type != TYPE_NUMBER && type != TYPE_DECIMAL;
+}
+
 static int set_string(char **member, const char *value)
 {
 	char *copy = strdup(value);
@@ -930,13 +935,9 @@ void config_fini(struct config *c)
 {
 	u32 i;
 
-	free(c->upload_url);
-	free(c->upload_token_file);
-	free(c->upload_ca_file);
-	free(c->upload_proxy);
-	free(c->upload_symbolize);
-	free(c->store_path);
-	free(c->runtime_stacks);
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		if (is_string(rows[i].type))
+			free(*(char **)((char *)c + rows[i].offset));
 	for (i = 0; i < c->nlabels; i++)
 		free(c->labels[i]);
 	free(c->labels);
