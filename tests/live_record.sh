@@ -68,12 +68,12 @@ waited = sum(v for v, s, l in w.samples)
 # Ten threads that nap all the time, and the main one, which waits for them.
 print(p.types, sum(v for v, s, l in p.samples), waited, p.duration)
 print({l.get('wait') for v, s, l in w.samples if v}, [c for c in p.comments if 'wait' in c])
-nap = sum(v for v, s, l in w.samples if any(f[0] == 'nap' for f in s))
+nap = sum(v for v, s, l in w.samples if any(f[0] == 'sleeper' for f in s))
 sys.exit(0 if p.types == ['cpu', 'waits', 'offcpu'] and 0.9 < waited / 11 / p.duration < 1.03 and nap > 0.8 * waited
          and {l['thread.state'] for v, s, l in w.samples if v} == {'S'} else 1)
 EOF
 $bin record -d 3 -e offcpu --no-runtimes --format folded -o - -- "$tmp/naps" 10 20000 60 2>/dev/null >"$tmp/folded"
-check folded-waits-are-nanoseconds awk '/nap/ { n += $NF } END { print n / 1e9 " s"; exit !(n > 20e9 && n < 36e9) }' "$tmp/folded"
+check folded-waits-are-nanoseconds awk '/sleeper/ { n += $NF } END { print n / 1e9 " s"; exit !(n > 20e9 && n < 36e9) }' "$tmp/folded"
 (cd "$tmp" && "$OLDPWD/$bin" record -d 0.5 --offcpu --offcpu-min-ms 5 --no-runtimes 2>/dev/null)
 check file-name-says-the-types sh -c "ls $tmp | grep -q '^host-cpu+offcpu-.*pb.gz'"
 
@@ -95,8 +95,8 @@ err missing-pid 1 'no such process' "$bin" record -p 4194303 -d 1
 err command-cannot-be-executed 1 "cannot execute 'nonexistent-x': No such file" "$bin" record -d 1 -- nonexistent-x
 err unwritable-output 1 "cannot write '/nonexistent/x.pb.gz': No such file" "$bin" record -d 1 -o /nonexistent/x.pb.gz
 err output-is-a-directory 1 'Is a directory' "$bin" record -d 1 -o "$tmp"
-err unknown-type 2 'expected a list of cpu, offcpu and lock' "$bin" record -e cpu,wall
-err type-given-twice 2 'expected a list of cpu, offcpu and lock' "$bin" record -e cpu,cpu
+err unknown-type 2 'expected a list of cpu, offcpu, lock' "$bin" record -e cpu,wall
+err type-given-twice 2 'expected a list of cpu, offcpu, lock' "$bin" record -e cpu,cpu
 err folded-holds-one-type 2 'give one type' "$bin" record -e cpu,offcpu --format folded
 err bad-minimum 2 'expected milliseconds' "$bin" record -e offcpu --offcpu-min-ms -1
 err tables-without-tables 2 'exclude each other' "$bin" record -e offcpu --offcpu-dwarf --frame-pointers
