@@ -23,7 +23,9 @@ static void on_text(const char *s, size_t len, void *arg)
 	struct sink *o = arg;
 	size_t room = DEMANGLE_OUT_MAX - o->n;
 
-	memcpy(o->text + o->n, s, MIN(len, room));
+	/* An empty piece may be at no address. */
+	if (len)
+		memcpy(o->text + o->n, s, MIN(len, room));
 	o->n += MIN(len, room);
 	if (len > room || ++o->pieces > PIECES_MAX)
 		longjmp(o->full, 1);
