@@ -802,11 +802,6 @@ u32 agent_hz(const struct agent *a)
 	return a->hz;
 }
 
-struct modules *agent_modules(struct agent *a)
-{
-	return a->modules;
-}
-
 static u64 rss_bytes(void)
 {
 	_cleanup_free_ char *text = NULL;

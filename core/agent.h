@@ -82,7 +82,6 @@ void agent_set_runtime_share(struct agent *a, u32 percent);
 /* Interpreters' stacks since the start, and the book of them (NULL: native only). */
 struct runtimes *agent_runtimes(struct agent *a);
 
-struct modules *agent_modules(struct agent *a);
 /* What was used since agent_start(), in seconds of a CPU. */
 struct agent_cost {
 	double user_s, system_s; /* own threads */

@@ -32,6 +32,9 @@
 #define WINDOW_MAX  (3600 * 1000ull) /* ms, with room: the longest that is configured */
 #define TEXT_MAX    (64u << 20)
 
+#define SERVICES_MARK (CATALOG_SERVICES_MAX / 4 * 3)
+#define TEXTS_MARK    ((size_t)TEXT_MAX / 4 * 3)
+
 struct entry {
 	u64 start_ms, value;
 	u32 duration_ms, service;
@@ -57,14 +60,10 @@ struct catalog {
 	struct htab services_by_key;
 	char types[CATALOG_TYPES_MAX][48];
 	u32 ntypes;
+	u32 services_mark; /* so many call for make_room() */
+	size_t texts_mark;
 	_Atomic bool stop;
 };
-
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
 
 static void unlock(pthread_mutex_t **m)
 {
@@ -317,7 +316,7 @@ static int put_line(char *dst, size_t size, const struct catalog_profile *p)
 			texts[1], texts[2]);
 }
 
-/* A line at the journal's end; */
+/* A line at the journal's end. */
 static void journal_line(struct catalog *c, const char *line, size_t len)
 {
 	int err = c->journal_fd < 0 ? 0 : write_all(c->journal_fd, (const u8 *)line, len);
@@ -411,7 +410,7 @@ static DIR *open_dir(int dir_fd)
 /* Files that the journal does not tell of, unsorted at the end; marks those that it does. */
 static int read_dir(struct catalog *c, bool *there, u32 njournal)
 {
-	_cleanup_(closedirp) DIR *d = open_dir(c->dir_fd);
+	_cleanup_closedir_ DIR *d = open_dir(c->dir_fd);
 	char type[48], key[CATALOG_KEY];
 	struct dirent *de;
 	u32 i;
@@ -491,18 +490,23 @@ static void forget_all(struct catalog *c)
 	c->unknown = c->lines = 0;
 }
 
-/* Services that come and go leave their names behind: what is on disk is read again without them. */
+/*
+ * Services that come and go leave their names behind: what is on disk is read again without them.
+ * When that frees little, not again before half of what is then left has been used, too.
+ */
 static void make_room(struct catalog *c)
 {
 	int err;
 
-	if (c->nservices < CATALOG_SERVICES_MAX / 4 * 3 && c->texts.bytes < TEXT_MAX / 4 * 3)
+	if (c->nservices < c->services_mark && c->texts.bytes < c->texts_mark)
 		return;
 	write_journal(c);
 	forget_all(c);
 	err = load(c);
 	if (err)
 		log_warn("cannot list the store anew: %s", strerror(-err));
+	c->services_mark = MAX(SERVICES_MARK, c->nservices / 2 + CATALOG_SERVICES_MAX / 2);
+	c->texts_mark = MAX(TEXTS_MARK, c->texts.bytes / 2 + TEXT_MAX / 2);
 }
 
 int catalog_open(const char *store_path, struct catalog **ret)
@@ -515,6 +519,8 @@ int catalog_open(const char *store_path, struct catalog **ret)
 	pthread_mutex_init(&c->lock, NULL);
 	c->dir_fd = c->journal_fd = -1;
 	c->texts.max_bytes = TEXT_MAX;
+	c->services_mark = SERVICES_MARK;
+	c->texts_mark = TEXTS_MARK;
 	c->store_fd = open(store_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (c->store_fd >= 0)
 		c->dir_fd = openat(c->store_fd, "profiles", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -546,27 +552,6 @@ void catalog_stop(struct catalog *c)
 	c->stop = true;
 }
 
-void catalog_note(struct catalog *c, const struct catalog_profile *p)
-{
-	char line[LINE_SIZE];
-	int len = put_line(line, sizeof(line), p);
-	struct entry e;
-
-	LOCKED(c);
-	if (len <= 0 || (size_t)len >= sizeof(line))
-		return;
-	make_room(c);
-	journal_line(c, line, (size_t)len);
-	line[len - 1] = '\0';
-	if (parse_line(c, line, &e))
-		insert(c, &e);
-	/* Most of it is history. */
-	if (c->lines > 2 * (c->n - c->first) + 10000)
-		write_journal(c);
-}
-
-/* --- what is gone, what is new ---------------------------------------------------------------- */
-
 static bool is_there(const struct catalog *c, const struct entry *e)
 {
 	char name[NAME_SIZE];
@@ -585,6 +570,28 @@ static void forget_gone(struct catalog *c)
 		c->unknown = 0;
 	}
 }
+
+void catalog_note(struct catalog *c, const struct catalog_profile *p)
+{
+	char line[LINE_SIZE];
+	int len = put_line(line, sizeof(line), p);
+	struct entry e;
+
+	LOCKED(c);
+	if (len <= 0 || (size_t)len >= sizeof(line))
+		return;
+	forget_gone(c);
+	make_room(c);
+	journal_line(c, line, (size_t)len);
+	line[len - 1] = '\0';
+	if (parse_line(c, line, &e))
+		insert(c, &e);
+	/* Most of it is history: so it stays in proportion to what is stored. */
+	if (c->lines > 2 * (c->n - c->first) + 10000)
+		write_journal(c);
+}
+
+/* --- what is gone, what is new ---------------------------------------------------------------- */
 
 /* The youngest file whose sums are not known. */
 static bool next_unknown(struct catalog *c, struct entry *e, char *name, size_t size)
@@ -869,7 +876,7 @@ static int descending(const void *a, const void *b)
 int catalog_add_dir(const char *store_path, const struct catalog_range *r, struct view *v, u32 side)
 {
 	_cleanup_close_ int fd = -1;
-	_cleanup_(closedirp) DIR *d = NULL;
+	_cleanup_closedir_ DIR *d = NULL;
 	char(*names)[NAME_SIZE] = NULL, path[PATH_MAX], type[48], key[CATALOG_KEY];
 	bool all = !r->service || !strcmp(r->service, "*");
 	u32 n = 0, cap = 0, i;

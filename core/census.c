@@ -5,6 +5,7 @@
 #include "choice.h"
 #include "config.h"
 #include "features.h"
+#include "json.h"
 #include "log.h"
 #include "module.h"
 #include "process.h"
@@ -150,20 +151,6 @@ static void print_line(const struct line *l, FILE *out)
 	fprintf(out, "%s)\n", l->n > PIDS_MAX ? ", ..." : "");
 }
 
-static void json_text(const char *s, FILE *out)
-{
-	char clean[1024];
-
-	utf8_clean(clean, sizeof(clean), s, strlen(s));
-	fputc('"', out);
-	for (s = clean; *s; s++) {
-		if (*s == '"' || *s == '\\')
-			fputc('\\', out);
-		fputc(*s, out);
-	}
-	fputc('"', out);
-}
-
 static void print_json(const struct line *l, FILE *out)
 {
 	const struct version *v = &l->found->version;
@@ -172,11 +159,11 @@ static void print_json(const struct line *l, FILE *out)
 
 	runtime_found_text(l->found, text, sizeof(text));
 	fputs("{\"executable\":", out);
-	json_text(l->exe, out);
+	json_put(l->exe, out);
 	fprintf(out, ",\"runtime\":\"%s\",\"version\":\"%u.%u.%u\",\"ok\":%s,\"text\":",
 		l->found->unwinder->name, v->major, v->minor, v->patch,
 		l->found->verdict == UNWIND_OK ? "true" : "false");
-	json_text(text, out);
+	json_put(text, out);
 	fprintf(out, ",\"processes\":%u,\"pids\":[", l->n);
 	for (i = 0; i < MIN(l->n, (u32)PIDS_MAX); i++)
 		fprintf(out, "%s%u", i ? "," : "", l->pids[i]);

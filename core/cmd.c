@@ -31,3 +31,21 @@ int cmd_next_signal(int fd)
 
 	return read(fd, &info, sizeof(info)) == sizeof(info) ? (int)info.ssi_signo : 0;
 }
+
+bool cmd_number(const char *s, double min, double max, double *ret)
+{
+	char *end;
+	double v = strtod(s, &end);
+
+	if (end == s || *end || !(v >= min && v <= max))
+		return false;
+	*ret = v;
+	return true;
+}
+
+int cmd_option(const char *arg, const char *what, double min, double max, double *ret)
+{
+	if (cmd_number(arg, min, max, ret))
+		return 0;
+	return log_err(-EINVAL, "%s: expected %s, %g to %g", arg, what, min, max);
+}

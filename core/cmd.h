@@ -21,3 +21,7 @@ int cmd_top(int argc, char **argv);
 int cmd_signals(bool with_child);
 /* Number of a signal that waits, 0 when none does. */
 int cmd_next_signal(int fd);
+/* A number from min to max and nothing else. */
+bool cmd_number(const char *s, double min, double max, double *ret);
+/* The same; `what` it is to be, for the message. 0 or -EINVAL (logged). */
+int cmd_option(const char *arg, const char *what, double min, double max, double *ret);

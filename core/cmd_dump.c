@@ -7,6 +7,7 @@
 
 #include "dump.h"
 #include "fold.h"
+#include "json.h"
 #include "log.h"
 #include "module.h"
 
@@ -194,35 +195,18 @@ static void print_text(const struct dump *d)
 
 /* --- for programs -------------------------------------------------------------------------------- */
 
-static void json_string(const char *s)
-{
-	char clean[8192];
-
-	utf8_clean(clean, sizeof(clean), s, strlen(s));
-	putchar('"');
-	for (s = clean; *s; s++) {
-		if (*s == '"' || *s == '\\')
-			putchar('\\');
-		if ((u8)*s < 0x20)
-			printf("\\u%04x", *s);
-		else
-			putchar(*s);
-	}
-	putchar('"');
-}
-
 static void json_frame(const struct location *l)
 {
 	const char *file = file_of(l);
 
 	printf("{\"kind\":\"%s\",\"func\":", kind_text(l->kind));
 	if (l->func)
-		json_string(l->func);
+		json_put(l->func, stdout);
 	else
 		fputs("null", stdout);
 	fputs(",\"file\":", stdout);
 	if (file)
-		json_string(file);
+		json_put(file, stdout);
 	else
 		fputs("null", stdout);
 	if (l->kind == FRAME_RUNTIME)
@@ -238,13 +222,13 @@ static void json_thread(const struct dump *d, const struct dump_thread *t)
 	u32 i;
 
 	printf("{\"tid\":%u,\"ns_tid\":%u,\"name\":", t->tid, t->ns_tid);
-	json_string(t->name);
+	json_put(t->name, stdout);
 	printf(",\"state\":\"%s\",\"running\":%s,\"cut\":%s,\"refused\":", state_text(t),
 	       t->running ? "true" : "false", t->cut ? "true" : "false");
 	if (s)
 		fputs("null", stdout);
 	else
-		json_string(t->why);
+		json_put(t->why, stdout);
 	fputs(",\"frames\":[", stdout);
 	for (i = 0; s && i < s->n; i++) {
 		fputs(i ? "," : "", stdout);
@@ -258,14 +242,14 @@ static void print_json(const struct dump *d)
 	u32 i;
 
 	printf("{\"pid\":%u,\"executable\":", d->pid);
-	json_string(d->exe ? d->exe : "");
+	json_put(d->exe ? d->exe : "", stdout);
 	fputs(",\"runtime\":", stdout);
 	if (d->unwinder) {
 		printf("{\"name\":\"%s\",\"title\":\"%s\",\"version\":\"%u.%u.%u\",\"ok\":%s,"
 		       "\"text\":",
 		       d->unwinder->name, d->unwinder->title, d->version.major, d->version.minor,
 		       d->version.patch, d->verdict == UNWIND_OK ? "true" : "false");
-		json_string(d->runtime);
+		json_put(d->runtime, stdout);
 		putchar('}');
 	} else {
 		fputs("null", stdout);

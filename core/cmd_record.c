@@ -52,17 +52,6 @@ static const char usage[] =
 	"                           [--no-runtimes] [-o FILE|-] [--format pprof|folded] [--force]\n"
 	"                           [-- CMD...]\n";
 
-static bool parse_number(const char *s, double min, double max, double *ret)
-{
-	char *end;
-	double v = strtod(s, &end);
-
-	if (end == s || *end || !(v >= min && v <= max))
-		return false;
-	*ret = v;
-	return true;
-}
-
 static bool records(const struct record_options *o, const struct sample_type *type)
 {
 	u32 i;
@@ -168,19 +157,19 @@ static int parse(int argc, char **argv, struct record_options *o)
 	while ((c = getopt_long(argc, argv, "+p:d:F:e:o:hv", longs, NULL)) != -1) {
 		switch (c) {
 		case 'p':
-			if (!parse_number(optarg, 1, INT_MAX, &n) || n != (double)(u32)n)
+			if (!cmd_number(optarg, 1, INT_MAX, &n) || n != (double)(u32)n)
 				return log_err(-EINVAL, "-p %s: expected a process id", optarg);
 			if (o->npids == MAX_PIDS)
 				return log_err(-EINVAL, "-p: at most %d processes", MAX_PIDS);
 			o->pids[o->npids++] = (u32)n;
 			break;
 		case 'd':
-			if (!parse_number(optarg, 0.01, 86400, &o->seconds))
+			if (!cmd_number(optarg, 0.01, 86400, &o->seconds))
 				return log_err(-EINVAL, "-d %s: expected seconds, 0.01 to 86400",
 					       optarg);
 			break;
 		case 'F':
-			if (!parse_number(optarg, 1, 1000, &n) || n != (double)(u32)n)
+			if (!cmd_number(optarg, 1, 1000, &n) || n != (double)(u32)n)
 				return log_err(-EINVAL, "-F %s: expected a rate in Hz, 1 to 1000",
 					       optarg);
 			o->hz = (u32)n;
@@ -194,7 +183,7 @@ static int parse(int argc, char **argv, struct record_options *o)
 				add_type(o, &sample_offcpu);
 			break;
 		case 'M':
-			if (!parse_number(optarg, 0, 10000, &o->min_ms))
+			if (!cmd_number(optarg, 0, 10000, &o->min_ms))
 				return log_err(
 					-EINVAL,
 					"--offcpu-min-ms %s: expected milliseconds, 0 to 10000",

@@ -53,7 +53,7 @@ static int parse(int argc, char **argv, struct symbolize_options *o)
 static const char *why(int err)
 {
 	switch (err) {
-	case -EINVAL:
+	case -EBADMSG:
 		return "it is no pprof profile, or damaged";
 	case -E2BIG:
 		return "it is over 256 MiB, or names more than 2 GiB of memory hold";

@@ -6,6 +6,7 @@
 #include "cmd.h"
 
 #include "cfi.h"
+#include "json.h"
 #include "log.h"
 #include "table.h"
 #include "tablefile.h"
@@ -297,21 +298,6 @@ static void print_text(const struct tables *t)
 	print_notes(t);
 }
 
-static void json_string(const char *s)
-{
-	char clean[4096];
-	const char *p;
-
-	utf8_clean(clean, sizeof(clean), s, strlen(s));
-	putchar('"');
-	for (p = clean; *p; p++) {
-		if (*p == '"' || *p == '\\')
-			putchar('\\');
-		putchar(*p);
-	}
-	putchar('"');
-}
-
 static void json_sections(const struct tablefile_info *i)
 {
 	printf(",\"eh_frame\":%s,\"eh_frame_bytes\":%" PRIu64 ",\"eh_frame_unsized\":%s",
@@ -330,7 +316,7 @@ static void print_json(const struct tables *t)
 	u32 i;
 
 	printf("{\"file\":");
-	json_string(t->path);
+	json_put(t->path, stdout);
 	printf(",\"over_limit\":%s", tablefile_over_limit(&t->cfi) ? "true" : "false");
 	json_sections(&t->info);
 	printf(",\"functions\":%" PRIu64 ",\"rows_raw\":%" PRIu64 ",\"rows_with_gaps\":%u",

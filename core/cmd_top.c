@@ -39,17 +39,6 @@ static const char usage[] =
 	"  -F HZ               samples per second on each CPU (default 49)\n"
 	"  --offcpu            where threads wait, instead of where they run\n";
 
-static int number(const char *arg, const char *what, double min, double max, double *ret)
-{
-	char *end;
-	double n = strtod(arg, &end);
-
-	if (end == arg || *end || !(n >= min && n <= max))
-		return log_err(-EINVAL, "%s: expected %s, %g to %g", arg, what, min, max);
-	*ret = n;
-	return 0;
-}
-
 static int parse_one(int c, struct top_options *o)
 {
 	double n = 0;
@@ -57,18 +46,18 @@ static int parse_one(int c, struct top_options *o)
 
 	switch (c) {
 	case 'p':
-		err = number(optarg, "a process id", 1, INT_MAX, &n);
+		err = cmd_option(optarg, "a process id", 1, INT_MAX, &n);
 		o->pid = (u32)n;
 		break;
 	case 'd':
-		err = number(optarg, "seconds", 0.2, 3600, &o->interval_s);
+		err = cmd_option(optarg, "seconds", 0.2, 3600, &o->interval_s);
 		break;
 	case 'n':
-		err = number(optarg, "a number of pictures", 1, 1e9, &n);
+		err = cmd_option(optarg, "a number of pictures", 1, 1e9, &n);
 		o->rounds = (u32)n;
 		break;
 	case 'F':
-		err = number(optarg, "a rate in Hz", 1, 1000, &n);
+		err = cmd_option(optarg, "a rate in Hz", 1, 1000, &n);
 		o->hz = (u32)n;
 		break;
 	case 'O':

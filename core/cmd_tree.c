@@ -47,17 +47,6 @@ static int add_filter(struct view_options *o, char *arg)
 	return 0;
 }
 
-static int parse_number(const char *arg, const char *what, double min, double max, double *ret)
-{
-	char *end;
-	double n = strtod(arg, &end);
-
-	if (end == arg || *end || !(n >= min && n <= max))
-		return log_err(-EINVAL, "%s: expected %s, %g to %g", arg, what, min, max);
-	*ret = n;
-	return 0;
-}
-
 static int parse_one(int c, struct tree_options *o)
 {
 	double n = 0;
@@ -71,7 +60,7 @@ static int parse_one(int c, struct tree_options *o)
 		o->config = optarg;
 		break;
 	case 'l':
-		err = parse_number(optarg, "seconds", 1, 1e9, &o->last_s);
+		err = cmd_option(optarg, "seconds", 1, 1e9, &o->last_s);
 		break;
 	case 'e':
 		o->view.type = optarg;
@@ -83,10 +72,10 @@ static int parse_one(int c, struct tree_options *o)
 		o->view.no_kernel = true;
 		break;
 	case 'm':
-		err = parse_number(optarg, "percent", 0, 100, &o->text.min_share);
+		err = cmd_option(optarg, "percent", 0, 100, &o->text.min_share);
 		break;
 	case 'n':
-		err = parse_number(optarg, "a number of lines", 1, 1e6, &n);
+		err = cmd_option(optarg, "a number of lines", 1, 1e6, &n);
 		o->text.max_lines = (u32)n;
 		break;
 	case 'h':
@@ -179,11 +168,6 @@ static int check_type(const struct view *v)
 		snprintf(types + strlen(types), sizeof(types) - strlen(types), "%s%.60s",
 			 i ? ", " : "", v->types[i]);
 	return log_err(-EINVAL, "no file has the type '%s', but: %s", v->o.type, types);
-}
-
-static void view_freep(struct view **v)
-{
-	view_free(*v);
 }
 
 static int run(struct tree_options *o, char **paths, bool folded)

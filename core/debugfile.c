@@ -2,45 +2,16 @@
 /* Shelf: books. See debugfile.h. Where to look: what gdb and elfutils look for, no more. */
 #include "debugfile.h"
 
+#include "rootfile.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <zlib.h>
 
 #define DEBUG_DIR "/usr/lib/debug"
-
-int debugfile_below(int root, const char *path)
-{
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
-	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-
-	return fd < 0 ? -errno : (int)fd;
-}
-
-/* A regular file, for reading; through the descriptor, so that it is the one that was looked at. */
-static int open_regular(int root, const char *path, struct stat *st)
-{
-	_cleanup_close_ int fd = debugfile_below(root, path);
-	char name[64];
-	int readable;
-
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, st))
-		return -errno;
-	if (!S_ISREG(st->st_mode))
-		return -ENOENT;
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-	readable = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	return readable < 0 ? -errno : readable;
-}
 
 static bool same_crc(const struct elfsym_source *src, u32 want)
 {
@@ -86,11 +57,12 @@ struct search {
 
 static int try_path(struct search *s, const struct elfsym_link *link)
 {
-	_cleanup_close_ int fd = -1;
+	_cleanup_close_ int at = -1, fd = -1;
 	struct elfsym_source src;
 	struct stat st;
 
-	fd = open_regular(s->root, s->path, &st);
+	at = rootfile_at(s->root, s->path, true);
+	fd = rootfile_open(at, &st);
 	if (fd < 0)
 		return -ENOENT;
 	src = (struct elfsym_source){ .fd = fd, .size = (u64)st.st_size };
@@ -104,12 +76,10 @@ static int try_id(struct search *s)
 {
 	const struct elfsym_info *info = s->q->info;
 	char hex[2 * ELFSYM_ID_MAX + 1];
-	u32 i;
 
 	if (info->id_len < 2)
 		return -ENOENT;
-	for (i = 0; i < info->id_len; i++)
-		sprintf(hex + 2 * (size_t)i, "%02x", info->id[i]);
+	elfsym_id_hex(info->id, info->id_len, hex);
 	snprintf(s->path, sizeof(s->path), DEBUG_DIR "/.build-id/%.2s/%s.debug", hex, hex + 2);
 	return try_path(s, NULL);
 }

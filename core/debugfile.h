@@ -24,5 +24,3 @@ struct debugfile_question {
  * believed. ret_path, PATH_MAX bytes, may be NULL: where it was found below its root.
  */
 int debugfile_open(const struct debugfile_question *q, u64 *ret_size, char *ret_path);
-/* A path below a directory, links and all, but never out of it: O_PATH descriptor or -errno. */
-int debugfile_below(int root, const char *path);

@@ -55,28 +55,28 @@ void json_close(struct json *j, char kind)
 	j->depth--;
 }
 
-static void put_text(struct json *j, const char *s)
+void json_put(const char *s, FILE *out)
 {
 	char clean[JSON_TEXT];
 	const char *c;
 
 	utf8_clean(clean, sizeof(clean), s, sizeof(clean));
-	putc_unlocked('"', j->out);
+	putc_unlocked('"', out);
 	for (c = clean; *c; c++) {
 		if (*c == '"' || *c == '\\')
-			putc_unlocked('\\', j->out);
+			putc_unlocked('\\', out);
 		if (*c == '<' || *c == '>' || *c == '&')
-			fprintf(j->out, "\\u%04x", (u8)*c);
+			fprintf(out, "\\u%04x", (u8)*c);
 		else
-			putc_unlocked(*c, j->out);
+			putc_unlocked(*c, out);
 	}
-	putc_unlocked('"', j->out);
+	putc_unlocked('"', out);
 }
 
 void json_key(struct json *j, const char *key)
 {
 	before(j);
-	put_text(j, key);
+	json_put(key, j->out);
 	putc_unlocked(':', j->out);
 	j->keyed = true;
 }
@@ -84,7 +84,7 @@ void json_key(struct json *j, const char *key)
 void json_text(struct json *j, const char *s)
 {
 	before(j);
-	put_text(j, s);
+	json_put(s, j->out);
 }
 
 void json_number(struct json *j, u64 n)

@@ -8,7 +8,7 @@
 #include "util.h"
 
 #define JSON_DEPTH 16
-#define JSON_TEXT  4096 /* bytes of one text; longer ones are cut */
+#define JSON_TEXT  8192 /* bytes of one text; longer ones are cut */
 
 /* All zero is an empty document. */
 struct json {
@@ -19,6 +19,9 @@ struct json {
 	bool more[JSON_DEPTH]; /* something stands at this depth */
 	bool keyed;            /* a key was just written */
 };
+
+/* A text alone, quoted, for who writes the rest by hand. */
+void json_put(const char *s, FILE *out);
 
 int json_init(struct json *j);
 /* 0 or -ENOMEM; data and len are then valid. */

@@ -258,7 +258,19 @@ const s32 *layouts_find(const struct layouts *ls, const struct version *v)
 	return r ? r->value : NULL;
 }
 
-const int32_t *target_layout(struct target *t, const struct version *v)
+bool target_layout_of(struct target *t, const struct version *v, const void *rows, size_t nrows,
+		      size_t size, void *ret)
 {
-	return t->layouts ? layouts_find(t->layouts, v) : NULL;
+	const void *found = t->layouts ? layouts_find(t->layouts, v) : NULL;
+	size_t i;
+
+	for (i = 0; i < nrows && !found; i++) {
+		const u16 *row = (const u16 *)((const char *)rows + i * (2 * sizeof(u16) + size));
+
+		if (row[0] == v->major && row[1] == v->minor)
+			found = row + 2;
+	}
+	if (found)
+		memcpy(ret, found, size);
+	return found;
 }

@@ -18,6 +18,7 @@
 #include "elfsym.h"
 #include "htab.h"
 #include "log.h"
+#include "rootfile.h"
 #include "stat.h"
 #include "table.h"
 #include "tablefile.h"
@@ -25,7 +26,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -186,36 +186,11 @@ static void job_free(struct job *j)
 	free(j);
 }
 
-static void hex(char *dst, const u8 *id, u32 len)
-{
-	u32 i;
-
-	for (i = 0; i < len; i++)
-		sprintf(dst + 2 * (size_t)i, "%02x", id[i]);
-	dst[2 * (size_t)len] = '\0';
-}
-
 /* --- worker: finding the file ---------------------------------------------------------------- */
 
 enum way { BY_MAP_FILES, BY_ROOT, BY_PATH, WAYS };
 
 /* O_PATH: without side effects whatever it is, and without waiting for a FIFO's writer. */
-static int open_in_root(u32 pid, const char *path)
-{
-	_cleanup_close_ int root = -1;
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
-	char name[PROC_NAME];
-
-	snprintf(name, sizeof(name), "/proc/%u/root", pid);
-	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return -1;
-	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-}
-
 static int open_way(const struct job *j, enum way way)
 {
 	const char *path = j->module->path;
@@ -227,19 +202,10 @@ static int open_way(const struct job *j, enum way way)
 		return open(name, O_PATH | O_CLOEXEC);
 	}
 	if (way == BY_ROOT && j->pid && path[0] == '/')
-		return open_in_root(j->pid, path);
+		return rootfile_of(j->pid, path);
 	if (way == BY_PATH && path[0] == '/')
 		return open(path, O_PATH | O_CLOEXEC);
 	return -1;
-}
-
-/* A readable fd for a regular file found by O_PATH, through the fd: no second look-up. */
-static int reopen(int path_fd)
-{
-	char name[PROC_NAME];
-
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", path_fd);
-	return open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
 static bool link_names(int fd, const char *path)
@@ -292,7 +258,7 @@ static enum module_state try_way(const struct job *j, enum way way, struct conte
 	if (!S_ISREG(st.st_mode))
 		return is_mapped_file(j->module, way, path_fd, &st, &info) ? MODULE_REFUSED
 									   : MODULE_CHANGED;
-	fd = reopen(path_fd);
+	fd = rootfile_open(path_fd, &st);
 	if (fd < 0)
 		return MODULE_UNREADABLE;
 	src = (struct elfsym_source){ .fd = fd, .size = (u64)st.st_size };
@@ -368,7 +334,7 @@ static void read_unwind(struct job *j, const struct content *c, int fd, const vo
 	char id[sizeof(c->id_hex)];
 	int err;
 
-	hex(id, c->info.id, c->info.id_len);
+	elfsym_id_hex(c->info.id, c->info.id_len, id);
 	j->unwind_state = MODULE_UNWIND_FAILED;
 	j->unwind = calloc(1, sizeof(*j->unwind));
 	err = j->unwind ? tablefile_compile(fd, image, len, id, j->cache_dir, j->unwind, NULL)
@@ -510,7 +476,7 @@ static bool is_vdso(const char *path)
 static void run(struct job *j, struct content *c)
 {
 	c->state = is_vdso(j->module->path) ? load_vdso(j, c) : load_file(j, c);
-	hex(c->id_hex, c->info.id, c->info.id_len);
+	elfsym_id_hex(c->info.id, c->info.id_len, c->id_hex);
 	if (c->state == MODULE_READY && j->known && !same_content(c, j->known))
 		c->state = MODULE_CHANGED;
 	if (c->state != MODULE_READY) {
@@ -857,7 +823,7 @@ static bool same_id(const struct module *m, const struct mapped_file *f)
 		return false;
 	if (m->id_len)
 		return true;
-	hex(id, f->build_id, f->build_id_len);
+	elfsym_id_hex(f->build_id, f->build_id_len, id);
 	return module_state(m) == MODULE_READY && !strcmp(module_build_id(m), id);
 }
 
@@ -888,7 +854,7 @@ static struct module *module_new(struct modules *ms, const struct mapped_file *f
 	memcpy(m->id, f->build_id, f->build_id_len);
 	m->ms = ms;
 	m->id_len = f->build_id_len;
-	hex(m->id_hex, m->id, m->id_len);
+	elfsym_id_hex(m->id, m->id_len, m->id_hex);
 	m->major = f->major;
 	m->minor = f->minor;
 	m->ino = f->ino;

@@ -92,8 +92,8 @@ const char *module_build_id(const struct module *m);
 /* The PT_LOAD that holds a file offset, executable ones first; NULL: none, not ready. Borrowed. */
 const struct module_segment *module_segment(const struct module *m, u64 file_offset);
 /*
- * Function at a file offset, of the sources and by the rule of elfsym.h, as linked. *ret_name is borrowed and valid
- * until the next call with ms. Returns 0, -ENOENT when no symbol covers the address (a sized
+ * Function at a file offset, of the sources and by the rule of elfsym.h, as linked. *ret_name is
+ * borrowed and valid until the next call with ms. Returns 0, -ENOENT when no symbol covers the address (a sized
  * symbol never reaches past its size) or no symbols can be had, -EAGAIN while they are loading.
  */
 int module_symbol(struct modules *ms, struct module *m, u64 file_offset, const char **ret_name);

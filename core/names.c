@@ -87,13 +87,10 @@ void naming_free(struct naming *n)
 {
 	if (!n)
 		return;
+	/* What has no name in its file is not left. */
+	stat_add(STAT_names_late, n->nleft);
 	free(n->left);
 	free(n);
-}
-
-struct window *naming_window(const struct naming *n)
-{
-	return n->w;
 }
 
 /* Fills n->func and n->linked from a name as the file has it. */

@@ -25,7 +25,6 @@ struct naming *naming_new(struct window *w, struct modules *ms, struct perfmaps 
 void naming_free(struct naming *n);
 /* Goes on; never blocks. True: all is done. False: again when modules_fd() tells, or soon. */
 bool naming_step(struct naming *n, u64 now_ns);
-struct window *naming_window(const struct naming *n);
 
 /* All steps at once, at most until deadline_ns. */
 void naming_finish(struct naming *n, u64 deadline_ns);

@@ -10,15 +10,14 @@
 #include "htab.h"
 #include "process.h"
 #include "reader.h"
+#include "rootfile.h"
 #include "stat.h"
 #include "strtab.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #define CHUNK_BYTES      (1u << 20) /* read at a time */
 #define ROUND_CHUNKS     4
@@ -328,18 +327,6 @@ static int read_status(const char *proc_root, u32 pid, uid_t uids[4], u32 *ret_n
 	return 0;
 }
 
-/* Below dir, as the process itself would find it, and never through a link. */
-static int open_below(int dir, const char *path, int flags)
-{
-	struct open_how how = {
-		.flags = (u64)(flags | O_CLOEXEC),
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-	};
-	long fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
-
-	return fd < 0 ? -errno : (int)fd;
-}
-
 static int trusted(const struct stat *st, const uid_t uids[4])
 {
 	u32 i;
@@ -356,7 +343,7 @@ static int trusted(const struct stat *st, const uid_t uids[4])
 
 int perfmap_open(const char *proc_root, u32 pid)
 {
-	_cleanup_close_ int root = -1, fd = -1;
+	_cleanup_close_ int root = -1, at = -1;
 	char path[4096], name[64];
 	uid_t uids[4];
 	struct stat st;
@@ -370,14 +357,13 @@ int perfmap_open(const char *proc_root, u32 pid)
 	if (root < 0)
 		return -errno;
 	snprintf(name, sizeof(name), "tmp/perf-%u.map", nspid);
-	/* Not blocking: a FIFO must not hold us up before it is seen to be one. */
-	fd = open_below(root, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &st))
+	at = rootfile_at(root, name, false);
+	if (at < 0)
+		return at;
+	if (fstat(at, &st))
 		return -errno;
 	err = trusted(&st, uids);
-	return err ? err : take_fd(&fd);
+	return err ? err : rootfile_open(at, &st);
 }
 
 /* --- of all processes ----------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "pprof.h"
 
 #include "fold.h"
+#include "gzip.h"
 #include "htab.h"
 #include "module.h"
 #include "profile.pb-c.h"
@@ -17,7 +18,6 @@
 #include <errno.h>
 #include <nettle/hmac.h>
 #include <string.h>
-#include <zlib.h>
 
 #define PAGE_MASK 4095ull
 /*
@@ -802,42 +802,6 @@ static int build(struct builder *b, Pprof__Profile *pb)
 
 /* --- packing ------------------------------------------------------------------------------- */
 
-static void deflate_endp(z_stream **z)
-{
-	if (*z)
-		deflateEnd(*z);
-}
-
-/* gzip without a name and a time in its header, so that equal profiles are equal files. */
-static int gzip(u8 *in, size_t len, u8 **ret, size_t *ret_len)
-{
-	z_stream stream = { 0 };
-	_cleanup_(deflate_endp) z_stream *z = NULL;
-	_cleanup_free_ u8 *out = NULL;
-	u8 *fit;
-	uLong bound;
-
-	if (deflateInit2(&stream, 1, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-		return -ENOMEM;
-	z = &stream;
-	bound = deflateBound(z, len);
-	out = malloc(bound);
-	if (!out)
-		return -ENOMEM;
-	z->next_in = in;
-	z->avail_in = (uInt)len;
-	z->next_out = out;
-	z->avail_out = (uInt)bound;
-	if (deflate(z, Z_FINISH) != Z_STREAM_END)
-		return -ENOMEM;
-	fit = realloc(out, z->total_out);
-	if (fit)
-		out = fit;
-	*ret_len = z->total_out;
-	*ret = take_ptr(out);
-	return 0;
-}
-
 int pprof_pack(const Pprof__Profile *pb, u8 **ret, size_t *ret_len)
 {
 	size_t len = pprof__profile__get_packed_size(pb);
@@ -849,7 +813,7 @@ int pprof_pack(const Pprof__Profile *pb, u8 **ret, size_t *ret_len)
 	if (!raw)
 		return -ENOMEM;
 	pprof__profile__pack(pb, raw);
-	return gzip(raw, len, ret, ret_len);
+	return gzip_pack(raw, len, ret, ret_len);
 }
 
 int pprof_encode_all(const struct window *w, const struct profile *const *p, u32 n,

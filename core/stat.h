@@ -50,6 +50,7 @@
 	X(module_hung, "mapped files whose file system did not answer; left behind")             \
 	X(perfmap_refused,                                                                       \
 	  "names of code made at run time not read: the file is not to be trusted, or hangs")    \
+	X(names_late, "frames left without a name: their file was not read in time")             \
 	X(unwind_refused, "mapped files without an unwind table: damaged or over a limit")       \
 	X(unwind_evicted, "unwind tables evicted to stay under table_memory_mb")                 \
 	X(unwind_no_room, "unwind tables that found no room under table_memory_mb")              \

@@ -52,14 +52,6 @@ struct store {
 	char last[PROFILE_NAME];
 };
 
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
-#define _cleanup_closedir_ _cleanup_(closedirp)
-
 /* --- files ------------------------------------------------------------------------------------ */
 
 static bool is_temp_name(const char *name)

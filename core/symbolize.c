@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Shelf: edge. See symbolize.h. The message is unpacked as it is, changed in place where locations
- * get lines, and packed again: what this program does not know stays. Everything new lives in an
- * arena; what the message had is given back before it is freed.
+ * get lines, and packed again: what this program does not know stays.
  */
 #include "symbolize.h"
 
@@ -13,7 +12,9 @@
 #include "htab.h"
 #include "log.h"
 #include "pprof.h"
+#include "pprof_in.h"
 #include "profile.pb-c.h"
+#include "rootfile.h"
 #include "strtab.h"
 
 #include <dlfcn.h>
@@ -22,32 +23,9 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
 #define SYMBOL_BYTES (256u << 20)
 #define NAME_MAX_LEN 4096
-
-/* --- memory of the message: counted, since a few bytes can ask for many --------------------------- */
-
-struct budget {
-	size_t used;
-};
-
-static void *budget_alloc(void *arg, size_t size)
-{
-	struct budget *b = arg;
-
-	/* Not given back by frees: an upper bound is all that is needed. */
-	if (size > SYMBOLIZE_MEMORY_MAX - b->used)
-		return NULL;
-	b->used += size;
-	return malloc(size);
-}
-
-static void budget_free(void *arg __unused, void *p)
-{
-	free(p);
-}
 
 /* --- one mapped file --------------------------------------------------------------------------- */
 
@@ -97,18 +75,14 @@ static int open_file(const struct symbolize_options *o, const char *path,
 	_cleanup_close_ int root = open(o->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_close_ int at = -1, fd = -1;
 	struct elfsym_source src;
-	char name[64];
 	struct stat st;
 
 	if (root < 0 || path[0] != '/')
 		return -ENOENT;
-	at = debugfile_below(root, path);
-	if (at < 0 || fstat(at, &st) || !S_ISREG(st.st_mode))
-		return -ENOENT;
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", at);
-	fd = open(name, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+	at = rootfile_at(root, path, true);
+	fd = rootfile_open(at, &st);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	src = (struct elfsym_source){ .fd = fd, .size = (u64)st.st_size };
 	if (elfsym_info(&src, ret))
 		return -ENOENT;
@@ -455,7 +429,7 @@ static int index_message(struct job *j)
 		err = add_function(j, p->function[i]);
 	}
 	/* An id of 2^64 - 1 leaves none for ours. */
-	return err ? err : !j->next_id || j->next_id > UINT64_MAX / 2 ? -EINVAL : 0;
+	return err ? err : !j->next_id || j->next_id > UINT64_MAX / 2 ? -EBADMSG : 0;
 }
 
 /* The message's own strings, then ours. */
@@ -482,39 +456,6 @@ static void job_fini(struct job *j)
 	free(j->strings);
 }
 
-/* What the message had, to be freed as it came. */
-struct before {
-	Pprof__Line ***lines;
-	size_t *nlines;
-};
-
-static int save_lines(const Pprof__Profile *p, struct before *b)
-{
-	size_t i;
-
-	b->lines = calloc(p->n_location + 1, sizeof(*b->lines));
-	b->nlines = calloc(p->n_location + 1, sizeof(*b->nlines));
-	if (!b->lines || !b->nlines)
-		return -ENOMEM;
-	for (i = 0; i < p->n_location; i++) {
-		b->lines[i] = p->location[i]->line;
-		b->nlines[i] = p->location[i]->n_line;
-	}
-	return 0;
-}
-
-static void restore_lines(Pprof__Profile *p, struct before *b)
-{
-	size_t i;
-
-	for (i = 0; b->lines && b->nlines && i < p->n_location; i++) {
-		p->location[i]->line = b->lines[i];
-		p->location[i]->n_line = b->nlines[i];
-	}
-	free(b->lines);
-	free(b->nlines);
-}
-
 static int name_all(struct job *j, u8 **ret, size_t *ret_len)
 {
 	Pprof__Profile out = *j->p;
@@ -534,69 +475,16 @@ static int name_all(struct job *j, u8 **ret, size_t *ret_len)
 	return pprof_pack(&out, ret, ret_len);
 }
 
-/* Its plain bytes; owned. */
-static int inflate_all(const u8 *data, size_t len, u8 **ret, size_t *ret_len)
-{
-	z_stream z = { 0 };
-	_cleanup_free_ u8 *out = NULL;
-	u32 cap = 0;
-	int rc = Z_OK, err = 0;
-
-	if (len > SYMBOLIZE_FILE_MAX)
-		return -E2BIG;
-	if (inflateInit2(&z, MAX_WBITS + 16) != Z_OK)
-		return -ENOMEM;
-	z.next_in = (Bytef *)(uintptr_t)data;
-	z.avail_in = (uInt)len;
-	/* Each turn doubles the room, up to the limit. */
-	while (rc == Z_OK) {
-		err = VEC_RESERVE(out, cap, MAX((u32)z.total_out + 1, 1u << 16),
-				  SYMBOLIZE_FILE_MAX);
-		if (err)
-			break;
-		z.next_out = out + z.total_out;
-		z.avail_out = cap - (uInt)z.total_out;
-		rc = inflate(&z, Z_NO_FLUSH);
-	}
-	inflateEnd(&z);
-	if (err)
-		return err;
-	if (rc != Z_STREAM_END)
-		return rc == Z_MEM_ERROR ? -ENOMEM : -EINVAL;
-	*ret_len = z.total_out;
-	*ret = take_ptr(out);
-	return 0;
-}
-
 int symbolize(const u8 *data, size_t len, const struct symbolize_options *o, u8 **ret,
 	      size_t *ret_len, struct symbolize_figures *figures)
 {
-	struct budget budget = { 0 };
-	ProtobufCAllocator memory = { budget_alloc, budget_free, &budget };
+	_cleanup_(pprof_in_fini) struct pprof_in in = { 0 };
 	_cleanup_(job_fini) struct job j = { .o = o, .figures = figures };
-	_cleanup_free_ u8 *plain = NULL;
-	struct before before = { 0 };
-	int err;
+	int err = pprof_in_open(&in, data, len, SYMBOLIZE_FILE_MAX, SYMBOLIZE_MEMORY_MAX);
 
 	*figures = (struct symbolize_figures){ 0 };
-	if (len >= 2 && data[0] == 0x1f && data[1] == 0x8b) {
-		err = inflate_all(data, len, &plain, &len);
-		if (err)
-			return err;
-		data = plain;
-	}
-	if (!len)
-		return -EINVAL;
-	j.p = pprof__profile__unpack(&memory, len, data);
-	if (!j.p || !j.p->n_sample_type) {
-		if (j.p)
-			pprof__profile__free_unpacked(j.p, &memory);
-		return budget.used > SYMBOLIZE_MEMORY_MAX / 2 ? -E2BIG : -EINVAL;
-	}
-	err = save_lines(j.p, &before);
-	if (!err)
-		err = name_all(&j, ret, ret_len);
-	restore_lines(j.p, &before);
-	pprof__profile__free_unpacked(j.p, &memory);
-	return err;
+	if (err)
+		return err;
+	j.p = in.pb;
+	return name_all(&j, ret, ret_len);
 }

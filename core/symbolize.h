@@ -23,7 +23,7 @@ struct symbolize_figures {
 };
 
 /*
- * data: a pprof file, gzip or not. *ret: an owned gzip file. Returns 0, -EINVAL for what is no
+ * data: a pprof file, gzip or not. *ret: an owned gzip file. Returns 0, -EBADMSG for what is no
  * profile, -E2BIG over a limit, -ENOMEM.
  */
 int symbolize(const u8 *data, size_t len, const struct symbolize_options *o, u8 **ret,

@@ -267,3 +267,28 @@ enum target_memory target_memory(struct target *t, uint64_t addr)
 {
 	return may_ask(t) ? t->ops->memory(t, addr) : TARGET_NOTHING;
 }
+
+/* --- small change ----------------------------------------------------------------------------- */
+
+bool version_parse(const char *s, struct version *ret)
+{
+	u16 *const parts[] = { &ret->major, &ret->minor, &ret->patch };
+	u32 i, digits, n;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		for (n = digits = 0; *s >= '0' && *s <= '9' && digits < 4; s++, digits++)
+			n = n * 10 + (u32)(*s - '0');
+		if (!digits || (i < 2 && *s++ != '.'))
+			return false;
+		*parts[i] = (u16)n;
+	}
+	return true;
+}
+
+void text_append(char *dst, size_t size, const char *s)
+{
+	size_t n = strlen(dst), len = MIN(strlen(s), size - 1 - n);
+
+	memcpy(dst + n, s, len);
+	dst[n + len] = '\0';
+}

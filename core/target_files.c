@@ -9,13 +9,12 @@
 #include "elfname.h"
 #include "htab.h"
 #include "reader.h"
+#include "rootfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #define FILES_MAX   1024u /* in the book; all are forgotten when it is full */
 #define ANSWERS_MAX 32u   /* symbols kept a file; the oldest goes */
@@ -91,24 +90,6 @@ static void job_drop(void *arg)
 }
 
 /* O_PATH: without side effects whatever it is. */
-static int open_in_root(const struct job *j)
-{
-	_cleanup_close_ int root = -1;
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-	};
-	char name[64];
-
-	if (j->path[0] != '/')
-		return -1;
-	snprintf(name, sizeof(name), "/proc/%u/root", j->file.pid);
-	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return -1;
-	return (int)syscall(SYS_openat2, root, j->path, &how, sizeof(how));
-}
-
 static int open_mapped(const struct job *j)
 {
 	char name[96];
@@ -119,41 +100,33 @@ static int open_mapped(const struct job *j)
 }
 
 /* Does the open file begin as the memory does? Nothing but a regular file is ever read. */
-static bool is_file(const struct job *j, int fd, u64 *size)
+static bool is_file(const struct job *j, int fd, const struct stat *st)
 {
 	u8 head[HEAD_MAX];
-	struct stat st;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || j->file.head_len > HEAD_MAX ||
+	if (!S_ISREG(st->st_mode) || j->file.head_len > HEAD_MAX ||
 	    pread(fd, head, j->file.head_len, 0) != (ssize_t)j->file.head_len)
 		return false;
-	*size = (u64)st.st_size;
 	return hash_bytes(head, j->file.head_len) == j->file.head_hash;
-}
-
-/* A readable fd of what was found by O_PATH, through the fd: no second look-up. */
-static int reopen(int path_fd)
-{
-	struct stat st;
-	char name[64];
-
-	if (path_fd < 0 || fstat(path_fd, &st) || !S_ISREG(st.st_mode))
-		return -1;
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", path_fd);
-	return open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
 /* The mapping's own file, whatever its path says now; else what the path leads the process to. */
 static int open_file(const struct job *j, u64 *size)
 {
+	struct stat st;
 	int way;
 
 	for (way = 0; way < 2; way++) {
-		_cleanup_close_ int path_fd = way ? open_in_root(j) : open_mapped(j);
-		_cleanup_close_ int fd = reopen(path_fd);
+		_cleanup_close_ int path_fd = !way ? open_mapped(j)
+					      : j->path[0] == '/'
+						      ? rootfile_of(j->file.pid, j->path)
+						      : -1;
+		_cleanup_close_ int fd = rootfile_open(path_fd, &st);
 
-		if (fd >= 0 && is_file(j, fd, size))
+		if (fd >= 0 && is_file(j, fd, &st)) {
+			*size = (u64)st.st_size;
 			return take_fd(&fd);
+		}
 	}
 	return -1;
 }

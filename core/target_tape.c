@@ -14,6 +14,7 @@
  */
 #include "target.h"
 
+#include "gzip.h"
 #include "htab.h"
 
 #include <errno.h>
@@ -904,44 +905,6 @@ static int parse_body(struct tape *tape, const char *text, size_t len)
 	return err;
 }
 
-/* All of a gzip stream, at most TEXT_MAX. */
-static int inflate_body(const u8 *data, size_t len, char **ret, size_t *ret_len)
-{
-	z_stream z = { .next_in = (u8 *)data, .avail_in = (u32)len };
-	_cleanup_free_ char *text = NULL;
-	size_t cap = 0, done = 0;
-	int state = Z_OK, err = 0;
-
-	if (len > FILE_MAX || inflateInit2(&z, 15 + 16) != Z_OK)
-		return -EINVAL;
-	/* Each turn doubles the room or is the last. */
-	while (!err && state == Z_OK && cap < TEXT_MAX) {
-		char *p;
-
-		cap = cap ? cap * 2 : 65536;
-		p = realloc(text, cap);
-		if (!p) {
-			err = -ENOMEM;
-			break;
-		}
-		text = p;
-		z.next_out = (u8 *)text + done;
-		z.avail_out = (u32)(cap - done);
-		state = inflate(&z, Z_NO_FLUSH);
-		done = cap - z.avail_out;
-		if (state == Z_OK && z.avail_out)
-			state = Z_DATA_ERROR; /* the input ended early */
-	}
-	inflateEnd(&z);
-	if (!err && state != Z_STREAM_END)
-		err = state == Z_OK ? -E2BIG : -EINVAL;
-	if (err)
-		return err;
-	*ret = take_ptr(text);
-	*ret_len = done;
-	return 0;
-}
-
 static int parse_note(struct tape *tape, const char *line, size_t len)
 {
 	const char *colon = memchr(line, ':', len);
@@ -984,7 +947,7 @@ static int parse_head(struct tape *tape, const u8 *data, size_t len, const u8 **
 
 static int parse_tape(struct tape *tape, const u8 *data, size_t len, bool plain)
 {
-	_cleanup_free_ char *text = NULL;
+	_cleanup_free_ u8 *text = NULL;
 	const u8 *body;
 	size_t text_len;
 	int err = parse_head(tape, data, len, &body);
@@ -994,8 +957,10 @@ static int parse_tape(struct tape *tape, const u8 *data, size_t len, bool plain)
 	len -= (size_t)(body - data);
 	if (plain)
 		return parse_body(tape, (const char *)body, len);
-	err = inflate_body(body, len, &text, &text_len);
-	return err ? err : parse_body(tape, text, text_len);
+	err = gzip_unpack(body, len, TEXT_MAX, &text, &text_len);
+	if (!err)
+		err = parse_body(tape, (const char *)text, text_len);
+	return err == -EBADMSG ? -EINVAL : err;
 }
 
 int target_tape_parse(const u8 *data, size_t len, bool plain, struct target **ret)

@@ -86,6 +86,23 @@ static size_t utf8_sequence(const u8 *s, size_t len)
 	return n;
 }
 
+/*
+ * Marks that turn the direction of writing make a text look like another one: U+061C, 200E, 200F,
+ * 202A to 202E, 2066 to 2069; 2028 and 2029 end lines. The code, 0: it is none.
+ */
+static u32 direction_mark(const u8 *s, size_t n)
+{
+	u32 code = n == 2   ? (s[0] & 0x1fu) << 6 | (s[1] & 0x3f)
+		   : n == 3 ? (s[0] & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3f)
+			    : 0;
+
+	return code == 0x61c || code == 0x200e || code == 0x200f ||
+			       (code >= 0x2028 && code <= 0x202e) ||
+			       (code >= 0x2066 && code <= 0x2069)
+		       ? code
+		       : 0;
+}
+
 size_t utf8_clean(char *dst, size_t dst_size, const char *src, size_t len)
 {
 	size_t in = 0, out = 0;
@@ -94,9 +111,10 @@ size_t utf8_clean(char *dst, size_t dst_size, const char *src, size_t len)
 		return 0;
 	len = strnlen(src, len);
 	while (in < len) {
-		size_t n = utf8_sequence((const u8 *)src + in, len - in);
 		const char *piece = src + in;
-		size_t piece_len = n;
+		size_t n = utf8_sequence((const u8 *)piece, len - in), piece_len = n;
+		u32 mark = direction_mark((const u8 *)piece, n);
+		char text[8];
 
 		if (!n) {
 			piece = "\xef\xbf\xbd";
@@ -104,6 +122,9 @@ size_t utf8_clean(char *dst, size_t dst_size, const char *src, size_t len)
 			n = 1;
 		} else if (n == 1 && ((u8)*piece < 0x20 || *piece == 0x7f)) {
 			piece = "?";
+		} else if (mark) {
+			piece_len = (size_t)snprintf(text, sizeof(text), "\\u%04x", mark);
+			piece = text;
 		}
 		if (out + piece_len >= dst_size)
 			break;

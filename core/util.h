@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,10 +46,17 @@ static inline void fclosep(FILE **f)
 		fclose(*f);
 }
 
-#define _cleanup_(f)     __attribute__((cleanup(f)))
-#define _cleanup_free_   _cleanup_(freep)
-#define _cleanup_close_  _cleanup_(closep)
-#define _cleanup_fclose_ _cleanup_(fclosep)
+static inline void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+#define _cleanup_(f)       __attribute__((cleanup(f)))
+#define _cleanup_free_     _cleanup_(freep)
+#define _cleanup_close_    _cleanup_(closep)
+#define _cleanup_fclose_   _cleanup_(fclosep)
+#define _cleanup_closedir_ _cleanup_(closedirp)
 
 /* Ownership leaves the local; its cleanup then does nothing. */
 #define take_ptr(p)                         \
@@ -85,8 +93,9 @@ const char *base_name(const char *path);
 
 /*
  * Copies src (at most len bytes, or up to its NUL) to dst as valid UTF-8 that fits dst_size with
- * its NUL: bad bytes become U+FFFD, control characters '?'. For whatever a process or a file
- * chose: comm, paths, symbol names. Returns the length written.
+ * its NUL: bad bytes become U+FFFD, control characters '?', marks that turn the direction of writing
+ * "\\u202e". For whatever a process or a file chose: comm, paths, symbol names. Returns the length
+ * written.
  */
 size_t utf8_clean(char *dst, size_t dst_size, const char *src, size_t len);
 

@@ -12,44 +12,13 @@
 
 /* --- texts and symbols ------------------------------------------------------------------------ */
 
-/* Length of a mark that turns the direction of writing at s (U+061C, 200E/F, 202A-E, 2066-9). */
-static u32 direction_mark(const u8 *s, u32 *code)
-{
-	if (s[0] == 0xd8 && s[1] == 0x9c) {
-		*code = 0x61c;
-		return 2;
-	}
-	if (s[0] != 0xe2 || (s[1] != 0x80 && s[1] != 0x81))
-		return 0;
-	*code = s[1] == 0x80 ? 0x2000u + (s[2] & 0x3f) : 0x2040u + (s[2] & 0x3f);
-	if (*code == 0x200e || *code == 0x200f || (*code >= 0x2028 && *code <= 0x202e) ||
-	    (*code >= 0x2066 && *code <= 0x2069))
-		return 3;
-	return 0;
-}
-
 const char *view_text(struct view *v, const char *s, size_t len)
 {
-	char clean[VIEW_NAME_MAX + 1], shown[VIEW_NAME_MAX + 16];
-	size_t n, in, out = 0;
-	u32 code, mark, i;
+	char clean[VIEW_NAME_MAX + 1];
+	size_t n = utf8_clean(clean, sizeof(clean), s, MIN(len, (size_t)VIEW_NAME_MAX));
+	u32 i;
 
-	n = utf8_clean(clean, sizeof(clean), s, MIN(len, (size_t)VIEW_NAME_MAX));
-	for (in = 0; in < n && out < VIEW_NAME_MAX;) {
-		mark = direction_mark((const u8 *)clean + in, &code);
-		if (!mark) {
-			shown[out++] = clean[in++];
-			continue;
-		}
-		out += (size_t)sprintf(shown + out, "\\u%04x", code);
-		in += mark;
-	}
-	/* Not in the middle of a character. */
-	while (out && in < n && (clean[in] & 0xc0) == 0x80 && (shown[out - 1] & 0x80)) {
-		out--;
-		in--;
-	}
-	return strtab_add(&v->texts, shown, out, &i) ? NULL : v->texts.entries[i].s;
+	return strtab_add(&v->texts, clean, n, &i) ? NULL : v->texts.entries[i].s;
 }
 
 static u64 symbol_hash(const struct view_symbol *s)
@@ -387,6 +356,17 @@ static u8 *mark_nodes(const struct view *v, const bool *is)
 	return mark;
 }
 
+static int hand_over(struct view_tree *t, int err, struct view_tree *ret)
+{
+	if (!err)
+		err = tree_finish(t);
+	if (err)
+		view_tree_fini(t);
+	else
+		*ret = *t;
+	return err;
+}
+
 int view_callers(const struct view *v, const char *name, struct view_tree *ret)
 {
 	_cleanup_free_ bool *is = named_symbols(v, name);
@@ -405,13 +385,7 @@ int view_callers(const struct view *v, const char *name, struct view_tree *ret)
 			path[n++] = t->nodes[at].symbol;
 		err = tree_add(&out, path, n, false, t->nodes[i].total);
 	}
-	if (!err)
-		err = tree_finish(&out);
-	if (err)
-		view_tree_fini(&out);
-	else
-		*ret = out;
-	return err;
+	return hand_over(&out, err, ret);
 }
 
 int view_callees(const struct view *v, const char *name, struct view_tree *ret)
@@ -435,13 +409,7 @@ int view_callees(const struct view *v, const char *name, struct view_tree *ret)
 		}
 		err = tree_add(&out, path, n, true, t->nodes[i].self);
 	}
-	if (!err)
-		err = tree_finish(&out);
-	if (err)
-		view_tree_fini(&out);
-	else
-		*ret = out;
-	return err;
+	return hand_over(&out, err, ret);
 }
 
 static int descending(const void *a, const void *b)

@@ -98,6 +98,10 @@ struct view {
 
 struct view *view_new(const struct view_options *o);
 void view_free(struct view *v);
+static inline void view_freep(struct view **v)
+{
+	view_free(*v);
+}
 /*
  * Adds a profile, packed by gzip or not, to a side. Returns 0, -EBADMSG when it is none,
  * -E2BIG over VIEW_FILE_MAX or VIEW_MEMORY_MAX, -ENOMEM; then nothing of it was added, or, without

@@ -1,98 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Shelf: line. See view.h. pprof files in and out: gunzips, decodes by protobuf-c into one bounded
- * arena, and gives the view what it asks for. Files may come from anywhere: each index and id in
+ * Shelf: line. See view.h. pprof files in and out: gives the view what it asks for of a message. Files may come from anywhere: each index and id in
  * them is checked.
  */
 #include "view.h"
 
 #include "arena.h"
+#include "pprof.h"
+#include "pprof_in.h"
 #include "profile.pb-c.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
 #define KERNEL_START  (1ull << 63) /* mappings that reach further are the kernel's */
 #define LINES_MAX     64           /* inlined functions of one location */
 #define LABELS_OF_ONE 32           /* labels looked at of one sample */
-
-/* --- bounded memory for one message ----------------------------------------------------------- */
-
-struct pool {
-	struct arena arena;
-	size_t left;
-	bool refused; /* something found no room */
-};
-
-static void *pool_alloc(void *arg, size_t size)
-{
-	struct pool *p = arg;
-
-	/* What the arena adds to each piece is less than this. */
-	if (size > p->left || p->left - size < 16) {
-		p->refused = true;
-		return NULL;
-	}
-	p->left -= size + 16;
-	return arena_alloc(&p->arena, size, 16);
-}
-
-static void pool_free(void *arg __unused, void *piece __unused)
-{
-}
-
-static void pool_fini(struct pool *p)
-{
-	arena_fini(&p->arena);
-}
-
-/* --- unpacking -------------------------------------------------------------------------------- */
-
-static void inflate_endp(z_stream **z)
-{
-	if (*z)
-		inflateEnd(*z);
-}
-
-/* 0 with an owned buffer. */
-static int gunzip(const u8 *data, size_t len, u8 **ret, size_t *ret_len)
-{
-	z_stream stream = { 0 };
-	_cleanup_(inflate_endp) z_stream *z = NULL;
-	_cleanup_free_ u8 *out = NULL;
-	u32 cap = 0, used = 0;
-	int r = Z_OK;
-
-	if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK)
-		return -ENOMEM;
-	z = &stream;
-	z->next_in = (u8 *)data;
-	z->avail_in = (uInt)len;
-	while (r == Z_OK) {
-		int err = VEC_RESERVE(out, cap, used + MAX(4096u, MIN(used, 1u << 20)),
-				      VIEW_FILE_MAX + 1);
-
-		if (err)
-			return err;
-		z->next_out = out + used;
-		z->avail_out = cap - used;
-		r = inflate(z, Z_NO_FLUSH);
-		used = cap - z->avail_out;
-		if (used > VIEW_FILE_MAX)
-			return -E2BIG;
-		/* The input ends within: it was cut. */
-		if (r == Z_BUF_ERROR || (r == Z_OK && !z->avail_in && z->avail_out))
-			return -EBADMSG;
-	}
-	if (r != Z_STREAM_END)
-		return r == Z_MEM_ERROR ? -ENOMEM : -EBADMSG;
-	*ret_len = used;
-	*ret = take_ptr(out);
-	return 0;
-}
 
 /* --- one file --------------------------------------------------------------------------------- */
 
@@ -106,7 +31,7 @@ struct reading {
 	struct view *v;
 	u32 side;
 	const Pprof__Profile *pb;
-	struct pool *pool;
+	struct pprof_in *in;
 	struct ids locations, functions, mappings;
 	const char **texts; /* of the view, made when first asked for */
 	u32 *first;         /* location -> place in symbols; VIEW_NONE: not yet */
@@ -140,7 +65,7 @@ static int ids_init(struct reading *r, struct ids *ids, void *const *list, size_
 		plain = *(const u64 *)((const char *)list[i] + at) == i + 1;
 	if (plain)
 		return 0;
-	all = pool_alloc(r->pool, n * sizeof(*all));
+	all = pprof_in_alloc(r->in, n * sizeof(*all));
 	if (!all)
 		return -E2BIG;
 	for (i = 0; i < n; i++) {
@@ -469,8 +394,8 @@ static int prepare(struct reading *r)
 	size_t ntexts = pb->n_string_table, i;
 	int err;
 
-	r->texts = pool_alloc(r->pool, (ntexts + 1) * sizeof(*r->texts));
-	r->first = pool_alloc(r->pool, (pb->n_location + 1) * sizeof(*r->first));
+	r->texts = pprof_in_alloc(r->in, (ntexts + 1) * sizeof(*r->texts));
+	r->first = pprof_in_alloc(r->in, (pb->n_location + 1) * sizeof(*r->first));
 	if (!r->texts || !r->first)
 		return -E2BIG;
 	memset(r->texts, 0, (ntexts + 1) * sizeof(*r->texts));
@@ -489,19 +414,16 @@ static int prepare(struct reading *r)
 	return err;
 }
 
-static int add_message(struct view *v, u32 side, const u8 *data, size_t len)
+int view_add(struct view *v, u32 side, const void *data, size_t len)
 {
-	_cleanup_(pool_fini) struct pool pool = { .left = VIEW_MEMORY_MAX };
-	_cleanup_(reading_fini) struct reading r = { .v = v, .side = side, .pool = &pool };
-	ProtobufCAllocator memory = { pool_alloc, pool_free, &pool };
+	_cleanup_(pprof_in_fini) struct pprof_in in = { 0 };
+	_cleanup_(reading_fini) struct reading r = { .v = v, .side = side, .in = &in };
 	size_t i;
-	int err;
+	int err = pprof_in_open(&in, data, len, VIEW_FILE_MAX, VIEW_MEMORY_MAX);
 
-	r.pb = pprof__profile__unpack(&memory, len, data);
-	if (!r.pb)
-		return pool.refused ? -E2BIG : -EBADMSG;
-	if (!r.pb->n_sample_type)
-		return -EBADMSG;
+	if (err)
+		return err;
+	r.pb = in.pb;
 	err = prepare(&r);
 	if (err)
 		return err;
@@ -513,21 +435,6 @@ static int add_message(struct view *v, u32 side, const u8 *data, size_t len)
 	for (i = 0; i < r.pb->n_sample && !err; i++)
 		err = sample(&r, r.pb->sample[i]);
 	return err;
-}
-
-int view_add(struct view *v, u32 side, const void *data, size_t len)
-{
-	_cleanup_free_ u8 *raw = NULL;
-	const u8 *bytes = data;
-	size_t raw_len;
-	int err;
-
-	if (len > VIEW_FILE_MAX)
-		return -E2BIG;
-	if (len < 2 || bytes[0] != 0x1f || bytes[1] != 0x8b)
-		return len ? add_message(v, side, bytes, len) : -EBADMSG;
-	err = gunzip(bytes, len, &raw, &raw_len);
-	return err ? err : add_message(v, side, raw, raw_len);
 }
 
 int view_add_file(struct view *v, u32 side, int dir_fd, const char *path)
@@ -689,32 +596,6 @@ static Pprof__Sample *out_sample(struct writing *w, u32 node, u64 value)
 	return &s->sample;
 }
 
-static int out_gzip(const u8 *raw, size_t len, u8 **ret, size_t *ret_len)
-{
-	z_stream z = { 0 };
-	uLong bound;
-	u8 *out;
-	int r;
-
-	if (deflateInit2(&z, 1, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-		return -ENOMEM;
-	bound = deflateBound(&z, len);
-	out = malloc(bound);
-	z.next_in = (u8 *)raw;
-	z.avail_in = (uInt)len;
-	z.next_out = out;
-	z.avail_out = (uInt)bound;
-	r = out ? deflate(&z, Z_FINISH) : Z_MEM_ERROR;
-	deflateEnd(&z);
-	if (r != Z_STREAM_END) {
-		free(out);
-		return -ENOMEM;
-	}
-	*ret = out;
-	*ret_len = z.total_out;
-	return 0;
-}
-
 static int out_pack(struct writing *w, u32 side, Pprof__Sample **samples, size_t nsamples, u8 **ret,
 		    size_t *ret_len)
 {
@@ -722,7 +603,6 @@ static int out_pack(struct writing *w, u32 side, Pprof__Sample **samples, size_t
 	Pprof__Profile pb = PPROF__PROFILE__INIT;
 	Pprof__ValueType type = PPROF__VALUE_TYPE__INIT, *types[1] = { &type };
 	_cleanup_free_ char **texts = NULL;
-	_cleanup_free_ u8 *raw = NULL;
 	u32 i;
 
 	type.type = out_text(w, v->type);
@@ -748,12 +628,7 @@ static int out_pack(struct writing *w, u32 side, Pprof__Sample **samples, size_t
 		texts[i] = w->strings.entries[i].s;
 	pb.string_table = texts;
 	pb.n_string_table = w->strings.n;
-	*ret_len = pprof__profile__get_packed_size(&pb);
-	raw = malloc(*ret_len);
-	if (!raw)
-		return -ENOMEM;
-	pprof__profile__pack(&pb, raw);
-	return out_gzip(raw, *ret_len, ret, ret_len);
+	return pprof_pack(&pb, ret, ret_len);
 }
 
 int view_write_pprof(const struct view *v, u32 side, u8 **ret, size_t *ret_len)

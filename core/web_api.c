@@ -365,11 +365,6 @@ static int answer_services(struct web_api *api, const struct web_question *q, st
 
 /* --- flame graph, table ----------------------------------------------------------------------- */
 
-static void view_freep(struct view **v)
-{
-	view_free(*v);
-}
-
 struct asked {
 	struct view *v;
 	struct catalog_range range[VIEW_SIDES];

@@ -168,7 +168,6 @@ static u64 word_at(u32 i)
 static enum verdict lang_detect(struct target *t, void *state, struct version *ret)
 {
 	struct lang *s = state;
-	const s32 *extra;
 	u64 w[3];
 
 	if (target_read(t, MEMORY_AT, w, sizeof(w)) || w[W_MAGIC] != MAGIC)
@@ -176,9 +175,7 @@ static enum verdict lang_detect(struct target *t, void *state, struct version *r
 	detections++;
 	*ret = (struct version){ (uint16_t)(w[W_VERSION] >> 16), (uint16_t)w[W_VERSION], 0 };
 	s->proof_at = word_at(W_PROOF);
-	extra = target_layout(t, ret);
-	if (extra)
-		s->layout = extra[0];
+	target_layout_of(t, ret, NULL, 0, sizeof(s->layout), &s->layout);
 	return w[W_READY] ? UNWIND_OK : UNWIND_NOT_READY;
 }
 

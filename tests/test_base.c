@@ -67,6 +67,12 @@ static void cleaned_text_is_valid_utf8(void **state __unused)
 		{ "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80" },
 		{ "\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },
 		{ "esc\033[31m\n", "esc?[31m?" },
+		/* What would show "exe.jpg", and what would end a line. */
+		{ "\xe2\x80\xae"
+		  "gpj.exe",
+		  "\\u202egpj.exe" },
+		{ "\xd8\x9c\xe2\x80\xa8\xe2\x81\xa6", "\\u061c\\u2028\\u2066" },
+		{ "\xe2\x80\xaf\xe2\x81\xaa", "\xe2\x80\xaf\xe2\x81\xaa" },
 	};
 	char buf[64];
 	size_t i;
@@ -78,6 +84,7 @@ static void cleaned_text_is_valid_utf8(void **state __unused)
 	/* Never half a character at the end of the room. */
 	assert_int_equal(utf8_clean(buf, 4, "ab\xc3\xbc", 4), 2);
 	assert_string_equal(buf, "ab");
+	assert_int_equal(utf8_clean(buf, 7, "a\xe2\x80\xae", 4), 1);
 }
 
 static void cpu_lists(void **state __unused)

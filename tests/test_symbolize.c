@@ -411,9 +411,9 @@ static void what_is_no_profile_is_refused(void **state __unused)
 	size_t len;
 	u8 *out;
 
-	assert_int_equal(symbolize(bad, sizeof(bad), &o, &out, &len, &f), -EINVAL);
-	assert_int_equal(symbolize(text, sizeof(text), &o, &out, &len, &f), -EINVAL);
-	assert_int_equal(symbolize(text, 0, &o, &out, &len, &f), -EINVAL);
+	assert_int_equal(symbolize(bad, sizeof(bad), &o, &out, &len, &f), -EBADMSG);
+	assert_int_equal(symbolize(text, sizeof(text), &o, &out, &len, &f), -EBADMSG);
+	assert_int_equal(symbolize(text, 0, &o, &out, &len, &f), -EBADMSG);
 }
 
 /* Ids and numbers of strings that lead nowhere, and bytes changed at random. */

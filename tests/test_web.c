@@ -515,6 +515,31 @@ static void services_that_come_and_go_leave_room(void **state)
 	catalog_free(c);
 }
 
+/* Nobody asks for the page, and the store removes what is old: the catalog's file follows. */
+static void the_catalog_stays_in_proportion_to_the_store(void **state)
+{
+	char name[128], path[256];
+	struct catalog_profile p = { .name = name, .service = "old", .duration_ms = 10 };
+	_cleanup_free_ char *text = NULL;
+	struct catalog *c;
+	size_t len, lines = 0;
+	u32 i;
+
+	(void)state;
+	assert_int_equal(catalog_open(dir, &c), 0);
+	for (i = 0; i < 30000; i++) {
+		snprintf(name, sizeof(name), "20250102T%02u%02u%02uZ.000-cpu-old.pb.gz", i / 3600,
+			 i / 60 % 60, i % 60);
+		catalog_note(c, &p);
+	}
+	catalog_free(c);
+	snprintf(path, sizeof(path), "%s/catalog", dir);
+	assert_int_equal(read_file(path, 64u << 20, &text, &len), 0);
+	while (len)
+		lines += text[--len] == '\n';
+	assert_in_range(lines, 1, 11000);
+}
+
 static void a_damaged_catalog_is_made_anew(void **state)
 {
 	static const char *const damage[] = { "",
@@ -553,6 +578,7 @@ int main(void)
 		cmocka_unit_test(names_are_taken_apart),
 		cmocka_unit_test(the_catalog_survives_a_restart_and_learns_what_it_missed),
 		cmocka_unit_test(services_that_come_and_go_leave_room),
+		cmocka_unit_test(the_catalog_stays_in_proportion_to_the_store),
 		cmocka_unit_test(a_damaged_catalog_is_made_anew),
 	};
 

@@ -115,11 +115,26 @@ bool target_thread(struct target *t, uint32_t i, struct target_thread *ret);
 enum target_memory { TARGET_NOTHING, TARGET_IMAGE, TARGET_OTHER };
 enum target_memory target_memory(struct target *t, uint64_t addr);
 /*
- * A row of the extra layout file that the configuration names for this runtime: one number for
- * each of unwinder.layout_fields, in their order; NULL: there is none for that version. Borrowed
- * for this call of detect(), which copies it into the state. It wins over built-in rows.
+ * Copies the layout of a version, one number for each of unwinder.layout_fields in their order;
+ * false: there is none. rows: an array of struct { uint16_t major, minor; struct layout layout; },
+ * the latter of nothing but int32_t. A row of the extra layout file that the configuration names
+ * for this runtime wins over these.
  */
-const int32_t *target_layout(struct target *t, const struct version *v);
+#define target_layout(t, v, rows, ret)                                                             \
+	({                                                                                         \
+		_Static_assert(sizeof((rows)->major) == 2 && sizeof((rows)->minor) == 2 &&         \
+				       sizeof(*(rows)) == 4 + sizeof(*(ret)),                      \
+			       "a row is as target_layout_of() takes it");                         \
+		target_layout_of((t), (v), (rows), sizeof(rows) / sizeof(*(rows)), sizeof(*(ret)), \
+				 (ret));                                                           \
+	})
+bool target_layout_of(struct target *t, const struct version *v, const void *rows, size_t nrows,
+		      size_t size, void *ret);
+
+/* "8.2.36-1+deb12u1": the three numbers that a text begins with. */
+bool version_parse(const char *s, struct version *ret);
+/* Appends as much as fits. */
+void text_append(char *dst, size_t size, const char *s);
 
 /* --- what a walk kept, and the frames made of it -------------------------------------------- */
 

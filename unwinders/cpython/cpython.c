@@ -65,23 +65,6 @@ static struct version version_by_symbols(struct target *t, uint32_t module)
 	return (struct version){ 3, minor_by_symbols(t, module), 0 };
 }
 
-static bool row_of(struct target *t, const struct version *v, struct layout *ret)
-{
-	const int32_t *extra = target_layout(t, v);
-
-	if (extra) {
-		memcpy(ret, extra, sizeof(*ret));
-		return true;
-	}
-	for (size_t i = 0; i < sizeof(layout_rows) / sizeof(*layout_rows); i++) {
-		if (layout_rows[i].major != v->major || layout_rows[i].minor != v->minor)
-			continue;
-		*ret = layout_rows[i].layout;
-		return true;
-	}
-	return false;
-}
-
 /* --- the interpreter's own table -------------------------------------------------------------- */
 
 /* PLACED numbers become what the table has at these places. */
@@ -206,7 +189,7 @@ static enum verdict detect_in(struct target *t, struct cpython *s, struct versio
 	*ret = head[0] == COOKIE ? of_hex(head[1]) : version_by_symbols(t, s->module);
 	if (s->runtime == 1)
 		return ret->minor == 6 ? UNWIND_NO_SYMBOL : UNWIND_VERSION;
-	if (!row_of(t, ret, &s->l))
+	if (!target_layout(t, ret, layout_rows, &s->l))
 		return UNWIND_VERSION;
 	if (s->l.table && head[0] != COOKIE)
 		return UNWIND_NOT_READY;

@@ -77,7 +77,7 @@ struct layout {
 };
 
 struct layout_row {
-	uint8_t major, minor;
+	uint16_t major, minor;
 	struct layout layout;
 };
 

@@ -78,16 +78,6 @@ bool func_holds(const struct func *f, uint64_t opline)
 	       !((opline - f->opcodes) % OPLINE_SIZE);
 }
 
-static void append(char *dst, size_t size, const char *s)
-{
-	size_t n = strlen(dst), len = strlen(s);
-
-	if (len > size - 1 - n)
-		len = size - 1 - n;
-	memcpy(dst + n, s, len);
-	dst[n + len] = '\0';
-}
-
 /* "Class::method", "function", "{main}", "include", "eval". */
 static enum verdict func_name(struct target *t, const struct func *f, bool root, char *dst,
 			      size_t size)
@@ -97,19 +87,19 @@ static enum verdict func_name(struct target *t, const struct func *f, bool root,
 
 	*dst = '\0';
 	if (!f->name) {
-		append(dst, size, root ? "{main}" : f->type == FUNC_EVAL ? "eval" : "include");
+		text_append(dst, size, root ? "{main}" : f->type == FUNC_EVAL ? "eval" : "include");
 		return UNWIND_OK;
 	}
 	if (f->scope) {
 		if (target_u64(t, f->scope + CLASS_NAME, &class_name) ||
 		    string_read(t, class_name, name, sizeof(name)) < 0)
 			return UNWIND_BAD_FRAME;
-		append(dst, size, name);
-		append(dst, size, "::");
+		text_append(dst, size, name);
+		text_append(dst, size, "::");
 	}
 	if (string_read(t, f->name, name, sizeof(name)) <= 0)
 		return UNWIND_BAD_FRAME;
-	append(dst, size, name);
+	text_append(dst, size, name);
 	return UNWIND_OK;
 }
 

@@ -33,23 +33,6 @@ _Static_assert(sizeof(struct layout) == NFIELDS * sizeof(int32_t), "a row is its
 
 /* --- which version ---------------------------------------------------------------------------- */
 
-/* "8.2.36-1+deb12u1" */
-static bool parse_version(const char *s, struct version *ret)
-{
-	uint16_t *const parts[] = { &ret->major, &ret->minor, &ret->patch };
-
-	for (size_t i = 0; i < 3; i++) {
-		uint32_t n = 0, digits = 0;
-
-		for (; *s >= '0' && *s <= '9' && digits < 4; s++, digits++)
-			n = n * 10 + (uint32_t)(*s - '0');
-		if (!digits || (i < 2 && *s++ != '.'))
-			return false;
-		*parts[i] = (uint16_t)n;
-	}
-	return true;
-}
-
 /*
  * The version, from the registry of PHP's extensions: that of "standard" is PHP's own, and is
  * compiled into the same image. A release's structures may grow, so sizes tell nothing.
@@ -75,7 +58,7 @@ static enum verdict read_version(struct target *t, struct php *s, uint64_t regis
 			continue;
 		if (target_u64(t, module + MODULE_VERSION, &name) ||
 		    target_string(t, name, sizeof(text) - 1, text, sizeof(text)) < 0 ||
-		    !parse_version(text, ret) ||
+		    !version_parse(text, ret) ||
 		    target_read(t, module + MODULE_ZTS, &zts, sizeof(zts)))
 			return UNWIND_BAD_LAYOUT;
 		s->zts = zts != 0;
@@ -85,23 +68,6 @@ static enum verdict read_version(struct target *t, struct php *s, uint64_t regis
 }
 
 /* --- detect -------------------------------------------------------------------------------------- */
-
-static bool row_of(struct target *t, const struct version *v, struct layout *ret)
-{
-	const int32_t *extra = target_layout(t, v);
-
-	if (extra) {
-		memcpy(ret, extra, sizeof(*ret));
-		return true;
-	}
-	for (size_t i = 0; i < sizeof(layout_rows) / sizeof(*layout_rows); i++) {
-		if (layout_rows[i].major != v->major || layout_rows[i].minor != v->minor)
-			continue;
-		*ret = layout_rows[i].layout;
-		return true;
-	}
-	return false;
-}
 
 /* A function is read from its head to op_line_start, so what is read of it lies between. */
 static bool layout_sound(const struct layout *l)
@@ -127,7 +93,7 @@ static enum verdict detect_in(struct target *t, struct php *s, uint64_t registry
 
 	if (v != UNWIND_OK)
 		return v;
-	if (!row_of(t, ret, &s->l))
+	if (!target_layout(t, ret, layout_rows, &s->l))
 		return UNWIND_VERSION;
 	if (!layout_sound(&s->l))
 		return UNWIND_BAD_LAYOUT;

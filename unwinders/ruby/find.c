@@ -26,14 +26,6 @@ static void add_place(struct places *p, uint64_t addr)
 		p->v[p->n++] = addr;
 }
 
-static int32_t s32_at(const uint8_t *p)
-{
-	int32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
 static uint32_t u32_at(const uint8_t *p)
 {
 	uint32_t v;

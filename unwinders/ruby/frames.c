@@ -238,7 +238,7 @@ static bool name_c(struct walk *w, const struct frame_key *key)
 	    object_id(w->t, w->s, m.id, name, sizeof(name)) <= 0 ||
 	    object_class(w->t, w->s, m.owner, full, sizeof(full)) < 0)
 		return false;
-	object_append(full, sizeof(full), name);
+	text_append(full, sizeof(full), name);
 	frames_name(w->out, full, NULL, 0);
 	return true;
 }

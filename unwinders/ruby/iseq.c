@@ -172,7 +172,7 @@ int iseq_label(struct target *t, const struct ruby *s, const struct iseq *q, uin
 		return -1;
 	cut = strlen(dst) - strlen(base);
 	dst[cut] = '\0';
-	object_append(dst, size, prefix);
-	object_append(dst, size, base);
+	text_append(dst, size, prefix);
+	text_append(dst, size, base);
 	return (int)strlen(dst);
 }

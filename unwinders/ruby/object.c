@@ -14,16 +14,6 @@
 #define FIRST_NAMED_ID 1024 /* below: operators and keywords, which are their own numbers */
 #define IVARS_MAX      256
 
-void object_append(char *dst, size_t size, const char *s)
-{
-	size_t n = strlen(dst), len = strlen(s);
-
-	if (len > size - 1 - n)
-		len = size - 1 - n;
-	memcpy(dst + n, s, len);
-	dst[n + len] = '\0';
-}
-
 bool object_is_imemo(uint64_t flags, unsigned type)
 {
 	return (flags & TYPE_MASK) == TYPE_IMEMO && (flags >> IMEMO_SHIFT & 0xf) == type;
@@ -224,6 +214,6 @@ int object_class(struct target *t, const struct ruby *s, uint64_t owner, char *d
 	}
 	n = class_name(t, s, owner, dst, size);
 	if (n > 0)
-		object_append(dst, size, mark);
+		text_append(dst, size, mark);
 	return n;
 }

@@ -30,40 +30,6 @@ _Static_assert(sizeof(struct layout) == NFIELDS * sizeof(int32_t), "a row is its
 
 /* --- detect -------------------------------------------------------------------------------------- */
 
-/* "3.3.8" */
-static bool parse_version(const char *s, struct version *ret)
-{
-	uint16_t *const parts[] = { &ret->major, &ret->minor, &ret->patch };
-
-	for (size_t i = 0; i < 3; i++) {
-		uint32_t n = 0, digits = 0;
-
-		for (; *s >= '0' && *s <= '9' && digits < 4; s++, digits++)
-			n = n * 10 + (uint32_t)(*s - '0');
-		if (!digits || (i < 2 && *s++ != '.'))
-			return false;
-		*parts[i] = (uint16_t)n;
-	}
-	return true;
-}
-
-static bool row_of(struct target *t, const struct version *v, struct layout *ret)
-{
-	const int32_t *extra = target_layout(t, v);
-
-	if (extra) {
-		memcpy(ret, extra, sizeof(*ret));
-		return true;
-	}
-	for (size_t i = 0; i < sizeof(layout_rows) / sizeof(*layout_rows); i++) {
-		if (layout_rows[i].major != v->major || layout_rows[i].minor != v->minor)
-			continue;
-		*ret = layout_rows[i].layout;
-		return true;
-	}
-	return false;
-}
-
 /* What lies in a body is read with one look; pointers are aligned. */
 static bool layout_sound(const struct layout *l)
 {
@@ -96,10 +62,10 @@ static enum verdict detect(struct target *t, void *state, struct version *ret)
 
 		if (!addr || !target_symbol(t, i, "ruby_vm_at_exit", NULL) ||
 		    target_string(t, addr, sizeof(text) - 1, text, sizeof(text)) <= 0 ||
-		    !parse_version(text, ret))
+		    !version_parse(text, ret))
 			continue;
 		s->module = i;
-		if (!row_of(t, ret, &s->l))
+		if (!target_layout(t, ret, layout_rows, &s->l))
 			return UNWIND_VERSION;
 		return layout_sound(&s->l) ? UNWIND_OK : UNWIND_BAD_LAYOUT;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of this folder share: what is known of a process with Ruby, and who does what.
- * ruby.c finds and walks, frames.c tells what was met, find.c reads off Ruby's code where things are, vmloop.c the code of its
- * loop, object.c reads objects, iseq.c the code of methods and blocks.
+ * ruby.c finds and walks, frames.c tells what was met, find.c reads off Ruby's code where things are,
+ * vmloop.c the code of its loop, object.c reads objects, iseq.c the code of methods and blocks.
  */
 #pragma once
 
@@ -31,6 +31,15 @@ struct ruby {
 /* What is kept of each control frame. */
 enum { WORD_PC, WORD_ISEQ, WORD_EP, WORDS };
 enum { PEEK_FLAGS, PEEK_METHOD, PEEKS };
+
+/* A number as instructions have it. */
+static inline int32_t s32_at(const uint8_t *p)
+{
+	int32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
 
 /* --- frames.c ----------------------------------------------------------------------------------- */
 
@@ -79,7 +88,6 @@ int object_id(struct target *t, const struct ruby *s, uint64_t id, char *dst, si
 int object_class(struct target *t, const struct ruby *s, uint64_t owner, char *dst, size_t size);
 /* IDs that class names hide behind up to 3.1. */
 bool object_class_ids(struct target *t, struct ruby *s);
-void object_append(char *dst, size_t size, const char *s);
 
 /* --- iseq.c ------------------------------------------------------------------------------------- */
 

@@ -21,14 +21,6 @@ struct jumps {
 	uint32_t nparts;
 };
 
-static int32_t s32_at(const uint8_t *p)
-{
-	int32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
 /* Where a direct call, or a jump, at this place goes; 0: none. */
 static uint64_t branch_x86(const uint8_t *code, uint64_t pc, bool call)
 {
