@@ -713,7 +713,10 @@ int web_open(const struct web_options *o, struct web **ret)
 			err = -pthread_create(&w->worker, NULL, work, w);
 		w->working = !err;
 		if (err)
-			log_err(err, "no page: cannot listen on %s: %s", o->listen, strerror(-err));
+			log_err(err,
+				"no page: cannot listen on %s: %s; give another address in listen "
+				"of [web], or an empty one for no page",
+				o->listen, strerror(-err));
 	}
 	if (err)
 		web_free(w);

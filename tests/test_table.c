@@ -225,6 +225,11 @@ static void bytes_per_row(const char *path)
 
 	if (!compile(path, &c))
 		skip();
+	/* Debian's node is a mere caller of its library: what a table costs in any case is most of it. */
+	if (c.nrows < 100000) {
+		cfi_fini(&c);
+		skip();
+	}
 	assert_int_equal(table_pack(&c, &t), 0);
 	print_message("%s: %.3f bytes per row\n", base_name(path),
 		      (double)table_bytes(&t) / t.nmerged);
@@ -240,8 +245,7 @@ static void p4_bytes_per_row_of_libllvm(void **state __unused)
 
 static void p4_bytes_per_row_of_node(void **state __unused)
 {
-	/* Debian's program is a mere caller of its library. */
-	bytes_per_row(access(LIB "libnode.so.108", R_OK) ? "/usr/bin/node" : LIB "libnode.so.108");
+	bytes_per_row("/usr/bin/node");
 }
 
 static void p4_bytes_per_row_of_libjvm(void **state __unused)
