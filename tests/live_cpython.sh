@@ -3,51 +3,11 @@
 # CPython that tests/runtimes/get.sh has laid out: function, file and line of each frame. Then other
 # ways to start one. VERSIONS="cpython-3.13 ..." restricts it.
 : "${B:=build}"
-bin=$B/ebpfprofiler
-programs=tests/runtimes/programs
-tmp=$(mktemp -d)
-pid=
-trap 'kill $pid 2>/dev/null; rm -rf "$tmp"' EXIT
-ok() { echo "ok $1"; }
-no() { echo "not ok $1"; shift; echo "$@"; }
-
-list() {
-    sh tests/runtimes/get.sh list | grep '^cpython-' | grep -v -e '-arm64 '
-}
-[ -n "$(list)" ] || sh tests/runtimes/get.sh >"$tmp/get" 2>&1
-list >"$tmp/list"
-[ -s "$tmp/list" ] || { no a-cpython-to-test "$(tail -3 "$tmp/get")"; exit 1; }
-# The interpreter of a name.
-command_of() { awk -v n="$1" '$1 == n { print $2 }' "$tmp/list"; }
-
-# park NAME CASE COMMAND ARG...: one that has parked, dumped and compared.
-park() {
-    case=$1
-    shift
-    : >"$tmp/park"
-    "$@" >"$tmp/park" 2>"$tmp/err" &
-    pid=$!
-    n=0
-    while [ ! -s "$tmp/park" ] && [ $n -lt 300 ] && kill -0 $pid 2>/dev/null; do
-        sleep 0.1
-        n=$((n + 1))
-    done
-    sleep 0.2
-    it=$(sed 's/.*"pid": \([0-9]*\).*/\1/' "$tmp/park")
-    "$bin" dump --json "$it" >"$tmp/dump" 2>>"$tmp/err"
-    if python3 tests/live/cpython.py compare "$tmp/park" "$tmp/dump" >"$tmp/said" 2>&1; then
-        ok "$case"
-    else
-        no "$case" "$(cat "$tmp/err")"
-    fi
-    sed "s|^|$case: |" "$tmp/said"
-    kill "$it" 2>/dev/null
-    kill $pid 2>/dev/null
-    wait $pid 2>/dev/null
-}
+runtime=cpython
+. tests/live/runtimes.sh
 
 while read -r name command; do
-    case " ${VERSIONS:-$name} " in *" $name "*) ;; *) continue ;; esac
+    wanted "$name" || continue
     park "equal-to-its-own-account-$name" "$command" $programs/park.py
 done <"$tmp/list"
 

@@ -4,66 +4,14 @@
 # a request, one that is idle, and the request's labels. Frames of C between those of PHP. Threads that run
 # no PHP. VERSIONS="php-8.4 ..." restricts it.
 : "${B:=build}"
-bin=$B/ebpfprofiler
-programs=tests/runtimes/programs
-tmp=$(mktemp -d)
-pid= pids=
-trap 'kill $pid $pids 2>/dev/null; rm -rf "$tmp"' EXIT
-ok() { echo "ok $1"; }
-no() { echo "not ok $1"; shift; echo "$@"; }
-check() { what=$1; shift; if "$@"; then ok "$what"; else no "$what" "$@"; fi; }
-
-list() {
-    sh tests/runtimes/get.sh list | grep '^php-' | grep -v -e '-arm64 '
-}
-[ -n "$(list)" ] || sh tests/runtimes/get.sh >"$tmp/get" 2>&1
-list >"$tmp/list"
-[ -s "$tmp/list" ] || { no a-php-to-test "$(tail -3 "$tmp/get")"; exit 1; }
-command_of() { awk -v n="$1" '$1 == n { print $2 }' "$tmp/list"; }
+runtime=php
+. tests/live/runtimes.sh
 root_of() { sh tests/runtimes/get.sh roots "$1" | awk '{ print $3 }'; }
-wanted() { case " ${VERSIONS:-$1} " in *" $1 "*) [ -n "$(command_of "$1")" ] ;; *) return 1 ;; esac; }
-
-told() { # FILE: until something has told of itself in it, 30 s at most
-    n=0
-    while [ ! -s "$1" ] && [ $n -lt 300 ]; do
-        sleep 0.1
-        n=$((n + 1))
-    done
-    sleep 0.2
-    it=$(sed 's/.*"pid": *\([0-9]*\).*/\1/' "$1")
-}
-
-# start COMMAND ARG...: $pid, and $it, which has told of itself in $tmp/park and waits.
-start() {
-    : >"$tmp/park"
-    "$@" >"$tmp/park" 2>"$tmp/err" &
-    pid=$!
-    told "$tmp/park"
-}
-
-stop() {
-    kill "$it" $pid 2>/dev/null
-    wait $pid 2>/dev/null
-    pid=
-}
-
-# equal CASE: dumped and compared.
-equal() {
-    "$bin" dump --json "$it" >"$tmp/dump" 2>>"$tmp/err"
-    if python3 tests/live/php.py compare "$tmp/park" "$tmp/dump" >"$tmp/said" 2>&1; then
-        ok "$1"
-    else
-        no "$1" "$(cat "$tmp/err")"
-    fi
-    sed "s|^|$1: |" "$tmp/said"
-}
 
 while read -r name command; do
     case $name in *-fpm) continue ;; esac
     wanted "$name" || continue
-    start "$command" $programs/park.php
-    equal "equal-to-its-own-account-$name"
-    stop
+    park "equal-to-its-own-account-$name" "$command" $programs/park.php
 done <"$tmp/list"
 
 # --- php-fpm
@@ -72,13 +20,8 @@ done <"$tmp/list"
 fpm() {
     rm -f "$tmp/socket"
     FPM_SOCKET=$tmp/socket FPM_CHILDREN=2 "$(command_of "$1")" -y $programs/fpm.conf >"$tmp/log" 2>&1 &
-    fpm=$!
-    pids=$fpm
-    n=0
-    while [ ! -S "$tmp/socket" ] && [ $n -lt 300 ]; do
-        sleep 0.1
-        n=$((n + 1))
-    done
+    fpm=$! pid=$! pids=$!
+    wait_until test -S "$tmp/socket"
     start python3 $programs/fcgi.py "$tmp/socket" "$PWD/$programs/park.php" "d=3&token=secret"
     idle=$(tr ' ' '\n' <"/proc/$fpm/task/$fpm/children" | grep -v "^$it\$" | grep .)
 }
@@ -133,7 +76,7 @@ for name in php-7.4 php-8.2 php-8.4 php-8.5 php-8.4-jit php-8.4-zts; do
     wanted $name || continue
     start "$(command_of $name)" $programs/park.php array_mapped sorted generator
     "$bin" dump --native --json "$it" >"$tmp/dump" 2>"$tmp/err"
-    check "frames-of-both-kinds-at-their-places-$name" python3 tests/live/php.py order "$tmp/dump" \
+    check "frames-of-both-kinds-at-their-places-$name" judge order "$tmp/dump" \
         '(native)' sleep wait_sleep bottom next_kind yielding '(native)' generator next_kind compare \
         '(native)' usort sorted next_kind '(native)' array_map array_mapped next_kind '{main}' '(native)'
     stop
@@ -141,7 +84,7 @@ for name in php-7.4 php-8.2 php-8.4 php-8.5 php-8.4-jit php-8.4-zts; do
     # A fiber has a native stack of its own; frames of those that resumed it follow without one.
     start "$(command_of $name)" $programs/park.php array_mapped fiber sorted
     "$bin" dump --native --json "$it" >"$tmp/dump" 2>"$tmp/err"
-    check "and-within-fibers-$name" python3 tests/live/php.py order "$tmp/dump" \
+    check "and-within-fibers-$name" judge order "$tmp/dump" \
         '(native)' sleep wait_sleep bottom next_kind compare '(native)' usort sorted next_kind '(native)' \
         Fiber::start in_fiber Fiber::resume fiber next_kind array_map array_mapped next_kind '{main}'
     stop

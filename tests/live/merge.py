@@ -94,12 +94,11 @@ def wrong(stack, order):
 
 
 def judge(path):
-    sys.path.insert(0, 'tests/live')
-    from cpython import Stacks
+    from stacks import Stacks
     counts, bad, first = {}, {}, {}
     loops = whole = early = 0
-    for count, frames in Stacks(path).samples:
-        stack = [(f.split(' ')[0], os.path.basename(file) == 'merge.py') for f, file, _ in frames]
+    for count, frames, _ in Stacks(path).samples:
+        stack = [(f.func.split(' ')[0], os.path.basename(f.file) == 'merge.py') for f in frames]
         # Only those that are at work within: not on the way there or back.
         kind = [name for name, ours in stack if ours and name in ORDERS]
         if not kind or stack[0][0] != ORDERS[kind[0]][0]:
