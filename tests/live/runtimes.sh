@@ -75,6 +75,8 @@ churn() {
     shift 2
     one=0 other=0
     [ "$(nproc)" -lt 2 ] || other=1
+    merged= refused= apart=
+    rm -f "$tmp/profile" # the last one's is not to be judged again
     : >"$tmp/out"
     taskset -c $one "$(command_of "$name")" "$program" $((CHURN_SECONDS + 300)) >"$tmp/out" 2>&1 &
     pid=$!
