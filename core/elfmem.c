@@ -143,7 +143,7 @@ static int read_gnu_hash(const struct elfmem_source *src, struct elfmem *m)
 	if (!m->gnu_hash)
 		return 0;
 	if (read_at(src, m->gnu_hash, head, sizeof(head)) || !head[0] || !head[2] ||
-	    head[2] & (head[2] - 1) || head[3] > 63) {
+	    head[2] & (head[2] - 1) || head[3] > 31) {
 		m->gnu_hash = 0;
 		return 0;
 	}

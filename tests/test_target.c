@@ -836,6 +836,21 @@ static void a_hash_chain_without_an_end_ends(void **state __unused)
 	elfmem_fini(&m);
 }
 
+/* The filter of a GNU hash table is asked with the hash shifted by what the table says. */
+static void a_filter_that_shifts_the_whole_hash_away_is_no_table(void **state __unused)
+{
+	struct elfmem_symbol sym;
+	struct memory mem;
+	struct elfmem m;
+
+	image_init(&mem, true);
+	mem.image.gnu.shift = 32;
+	assert_int_equal(elfmem_open(SOURCE(&mem), IMAGE_BASE, &m), 0);
+	assert_false(elfmem_may_have(&m, "second"));
+	assert_true(elfmem_symbol(SOURCE(&mem), &m, "second", &sym) < 0);
+	elfmem_fini(&m);
+}
+
 static void images_that_lie_are_refused_or_find_nothing(void **state __unused)
 {
 	static const u64 lies[] = { 0,          1,          7,          0x7fffffff, 0xffffffff,
@@ -889,6 +904,7 @@ int main(void)
 		cmocka_unit_test(tens_of_thousands_of_mappings_cost_bounded_time),
 		cmocka_unit_test(an_image_in_memory_tells_its_symbols_and_functions),
 		cmocka_unit_test(a_hash_chain_without_an_end_ends),
+		cmocka_unit_test(a_filter_that_shifts_the_whole_hash_away_is_no_table),
 		cmocka_unit_test(images_that_lie_are_refused_or_find_nothing),
 	};
 
