@@ -87,7 +87,7 @@ static void record(bool tables)
 			 "--",
 			 "/t/waits",
 			 "all",
-			 "4",
+			 "2",
 			 NULL };
 	const struct child c = { .verifier = true, .log = record_log };
 	const char *how = tables ? "tables" : "frame-pointers";
