@@ -52,6 +52,7 @@ struct agent {
 	struct modules *modules;
 	struct processes *procs;
 	struct kallsyms *kallsyms;
+	bool code_lost; /* what happened to the kernel's code may be missing */
 	struct tables *tables;
 	struct reader *reader;
 	struct threads *threads;    /* NULL: the kernel tells no threads */
@@ -295,9 +296,6 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 		log_err(err, "cannot start: out of memory or descriptors");
 		goto fail;
 	}
-	if (o->kernel_frames && kallsyms_new(NULL, &a->kallsyms))
-		log_warn("kernel functions stay without names: /proc/kallsyms shows no addresses; "
-			 "needs CAP_SYSLOG, see kernel.kptr_restrict");
 	err = sampler_new(&so, &a->sampler);
 	if (err)
 		goto fail;
@@ -310,6 +308,9 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 		log_err(err, "cannot read /proc: %s", strerror(-err));
 		goto fail;
 	}
+	if (o->kernel_frames && kallsyms_new(NULL, &a->kallsyms))
+		log_warn("kernel functions stay without names: /proc/kallsyms shows no addresses; "
+			 "needs CAP_SYSLOG, see kernel.kptr_restrict");
 	if (o->table_bytes)
 		a->tables = make_tables(a, o->table_bytes);
 	err = o->runtimes ? make_runtimes(a, o->runtimes) : 0;
@@ -455,8 +456,13 @@ static void apply_tasks(struct agent *a, u64 before_ns)
 {
 	const struct task_event *ev;
 
-	while ((ev = sideband_next(a->sideband, before_ns)))
+	while ((ev = sideband_next(a->sideband, before_ns))) {
+		if (ev->type == TASK_CODE && a->kallsyms)
+			kallsyms_change(a->kallsyms, ev->code, ev->code_len, ev->symbol,
+					ev->module);
+		a->code_lost |= ev->type == TASK_LOST;
 		processes_event(a->procs, ev);
+	}
 }
 
 /* One round: all stacks that wait, each after the process events older than it. */
@@ -716,6 +722,9 @@ static void housekeeping(struct agent *a, u64 now)
 	}
 	if (now - a->trim_ns > TRIM_NS) {
 		a->trim_ns = now;
+		if (a->kallsyms)
+			kallsyms_follow(a->kallsyms, a->code_lost);
+		a->code_lost = false;
 		processes_trim(a->procs, now);
 		modules_trim(a->modules, MODULE_AGE_NS);
 	}

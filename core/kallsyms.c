@@ -6,15 +6,19 @@
  */
 #include "kallsyms.h"
 
+#include "htab.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#define SYMBOLS_MAX (4u << 20)
-#define NAMES_MAX   (256u << 20)
-#define MODULES_MAX 4096
-#define LINE_LENGTH 1024       /* KSYM_NAME_LEN is 512 and MODULE_NAME_LEN under 64, Linux 6.x */
-#define REACH_MAX   (1u << 20) /* no function is longer; what follows may be unmapped */
+#define SYMBOLS_MAX      (4u << 20)
+#define NAMES_MAX        (256u << 20)
+#define MODULES_MAX      4096
+#define CHANGES_MAX      4096 /* then the file is read again; also after four times as many, see names */
+#define MODULES_FILE_MAX (1u << 20)
+#define LINE_LENGTH      1024 /* KSYM_NAME_LEN is 512 and MODULE_NAME_LEN under 64, Linux 6.x */
+#define REACH_MAX        (1u << 20) /* no function is longer; what follows may be unmapped */
 
 /* Among names of one address the lower rank wins, then the earlier line. */
 enum rank { RANK_GLOBAL, RANK_WEAK, RANK_LOCAL, RANK_OTHER_ABI, RANK_MARK, RANK_END };
@@ -26,7 +30,15 @@ struct entry {
 	u16 rank;
 };
 
+/* What has happened to [lo, hi) since the file was read. */
+struct change {
+	u64 lo, hi;
+	u32 name; /* 0: nothing is there now */
+	u16 module;
+};
+
 struct kallsyms {
+	char *path, *modules_path;
 	struct entry *entries;
 	u32 n, cap;
 	char *names; /* offset 0 is not used */
@@ -34,6 +46,10 @@ struct kallsyms {
 	char **modules; /* [0] is vmlinux */
 	u32 nmodules, modules_cap;
 	bool any_address;
+	struct change *changes; /* by lo, none overlaps another */
+	u32 nchanges, changes_cap, changed;
+	bool stale; /* more has changed than is known */
+	u64 loaded; /* digest of the modules that were loaded when the file was read */
 };
 
 /* Where the reading of a line stands. */
@@ -315,9 +331,70 @@ static int init(struct kallsyms *k)
 	return err ? err : add_name(k, "", 0, &name);
 }
 
+/* Which modules are loaded where: "NAME SIZE USERS BY STATE ADDRESS" a line, without the users. */
+static u64 loaded_modules(const struct kallsyms *k)
+{
+	_cleanup_free_ char *text = NULL;
+	char *line, *save = NULL;
+	u64 h = 0;
+	char name[64], addr[24];
+
+	if (read_file(k->modules_path, MODULES_FILE_MAX, &text, NULL))
+		return 0; /* a kernel without modules */
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (sscanf(line, "%63s %*s %*s %*s %*s %23s", name, addr) == 2)
+			h = hash_mix(hash_mix(h, hash_bytes(name, strlen(name))),
+				     hash_bytes(addr, strlen(addr)));
+	return h;
+}
+
+static void contents_fini(struct kallsyms *k)
+{
+	u32 i;
+
+	for (i = 0; i < k->nmodules; i++)
+		free(k->modules[i]);
+	free(k->modules);
+	free(k->names);
+	free(k->entries);
+	free(k->changes);
+}
+
+/* Fills an empty book; k->path and k->modules_path are set. */
+static int read_all(struct kallsyms *k)
+{
+	int err = init(k);
+
+	/* Before the symbols: what is loaded in between is seen the next time. */
+	k->loaded = loaded_modules(k);
+	if (!err)
+		err = read_symbols(k, k->path);
+	if (err)
+		return err;
+	if (!k->n)
+		return -ENODATA;
+	if (!k->any_address)
+		return -EACCES;
+	compact(k);
+	shrink(k);
+	return 0;
+}
+
 static void kallsyms_freep(struct kallsyms **k)
 {
 	kallsyms_free(*k);
+}
+
+/* The list of modules that goes with a list of symbols: beside it, as in /proc. */
+static int set_paths(struct kallsyms *k, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	k->path = strdup(path);
+	if (asprintf(&k->modules_path, "%.*smodules", slash ? (int)(slash + 1 - path) : 0, path) <
+	    0)
+		k->modules_path = NULL;
+	return k->path && k->modules_path ? 0 : -ENOMEM;
 }
 
 int kallsyms_new(const char *path, struct kallsyms **ret)
@@ -327,40 +404,126 @@ int kallsyms_new(const char *path, struct kallsyms **ret)
 
 	if (!k)
 		return -ENOMEM;
-	err = init(k);
+	err = set_paths(k, path ? path : "/proc/kallsyms");
 	if (!err)
-		err = read_symbols(k, path ? path : "/proc/kallsyms");
+		err = read_all(k);
 	if (err)
 		return err;
-	if (!k->n)
-		return -ENODATA;
-	if (!k->any_address)
-		return -EACCES;
-	compact(k);
-	shrink(k);
 	*ret = take_ptr(k);
 	return 0;
 }
 
 void kallsyms_free(struct kallsyms *k)
 {
-	u32 i;
-
 	if (!k)
 		return;
-	for (i = 0; i < k->nmodules; i++)
-		free(k->modules[i]);
-	free(k->modules);
-	free(k->names);
-	free(k->entries);
+	contents_fini(k);
+	free(k->path);
+	free(k->modules_path);
 	free(k);
 }
 
+/* --- changes --------------------------------------------------------------------------------- */
+
+/* First change that ends behind addr; halves each turn. */
+static u32 change_at(const struct kallsyms *k, u64 addr)
+{
+	u32 lo = 0, hi = k->nchanges;
+
+	while (lo < hi) {
+		u32 mid = lo + (hi - lo) / 2;
+
+		if (k->changes[mid].hi <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Makes [lo, hi) free of changes, with room for one more; its place. What juts out is cut. */
+static int make_place(struct kallsyms *k, u64 lo, u64 hi, u32 *ret)
+{
+	struct change *c;
+	u32 at, end;
+
+	if (VEC_RESERVE(k->changes, k->changes_cap, k->nchanges + 2, CHANGES_MAX))
+		return -E2BIG;
+	at = change_at(k, lo);
+	c = &k->changes[at];
+	if (at < k->nchanges && c->lo < lo && c->hi > hi) {
+		memmove(c + 1, c, (k->nchanges - at) * sizeof(*c));
+		k->nchanges++;
+		c[1].lo = hi;
+		c->hi = lo;
+		at++;
+	} else if (at < k->nchanges && c->lo < lo) {
+		c->hi = lo;
+		at++;
+	}
+	for (end = at; end < k->nchanges && k->changes[end].hi <= hi; end++)
+		;
+	if (end < k->nchanges && k->changes[end].lo < hi)
+		k->changes[end].lo = hi;
+	memmove(k->changes + at + 1, k->changes + end, (k->nchanges - end) * sizeof(*c));
+	k->nchanges = at + 1 + k->nchanges - end;
+	*ret = at;
+	return 0;
+}
+
+void kallsyms_change(struct kallsyms *k, u64 addr, u64 len, const char *name, const char *module)
+{
+	struct change c = { .lo = addr, .hi = addr + len };
+	u32 at;
+
+	if (c.hi <= c.lo)
+		return;
+	/* Names of what is gone stay in memory until then. */
+	if (++k->changed >= 4 * CHANGES_MAX)
+		k->stale = true;
+	if (name && *name && strlen(name) < LINE_LENGTH && !k->stale &&
+	    (add_name(k, name, strlen(name), &c.name) ||
+	     (*module && find_module(k, module, &c.module)))) {
+		k->stale = true;
+		c.name = 0;
+	}
+	if (make_place(k, c.lo, c.hi, &at))
+		k->stale = true;
+	else
+		k->changes[at] = c;
+}
+
+void kallsyms_follow(struct kallsyms *k, bool lost)
+{
+	struct kallsyms fresh = { .path = k->path, .modules_path = k->modules_path };
+
+	k->stale |= lost;
+	if (!k->stale && loaded_modules(k) == k->loaded)
+		return;
+	k->stale = false;
+	if (read_all(&fresh)) {
+		k->loaded = fresh.loaded; /* not each second anew */
+		contents_fini(&fresh);
+		return;
+	}
+	contents_fini(k);
+	*k = fresh;
+}
+
+/* --- lookup ---------------------------------------------------------------------------------- */
+
 const char *kallsyms_lookup(const struct kallsyms *k, u64 addr, const char **ret_module)
 {
+	u32 lo = 0, hi = k->n, at = change_at(k, addr);
 	const struct entry *e;
-	u32 lo = 0, hi = k->n;
 
+	if (at < k->nchanges && k->changes[at].lo <= addr) {
+		const struct change *c = &k->changes[at];
+
+		if (ret_module)
+			*ret_module = k->modules[c->module];
+		return c->name ? k->names + c->name : NULL;
+	}
 	/* First entry behind addr; halves each turn. */
 	while (lo < hi) {
 		u32 mid = lo + (hi - lo) / 2;

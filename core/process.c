@@ -840,6 +840,8 @@ void processes_event(struct processes *ps, const struct task_event *ev)
 		stat_add(STAT_sideband_lost, ev->n);
 		ps->snapshot_wanted = true;
 		break;
+	case TASK_CODE:
+		break; /* no process's */
 	}
 }
 

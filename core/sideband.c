@@ -75,6 +75,7 @@ static void fill_attr(struct perf_event_attr *attr, u32 wake)
 		.comm = 1,
 		.comm_exec = 1,
 		.task = 1,
+		.ksymbol = 1,
 		.exclude_kernel = 1,
 		.watermark = 1,
 		.wakeup_watermark = wake,
@@ -383,6 +384,32 @@ static int parse_task(const struct perf_event_header *h, const u8 *end, struct t
 	return 0;
 }
 
+/* BPF programs and trampolines have a name for their module in kallsyms, the rest is vmlinux's. */
+static int parse_ksymbol(const struct perf_event_header *h, const u8 *end, struct task_event *ret)
+{
+	struct {
+		struct perf_event_header header;
+		u64 addr;
+		u32 len;
+		u16 type, flags;
+	} m;
+	const u8 *name = (const u8 *)h + sizeof(m);
+
+	if (name >= end)
+		return -EINVAL;
+	memcpy(&m, h, sizeof(m));
+	ret->type = TASK_CODE;
+	ret->code = m.addr;
+	ret->code_len = m.len;
+	ret->symbol = record_string(name, end);
+	ret->module = m.type == PERF_RECORD_KSYMBOL_TYPE_BPF ? "bpf" : "";
+	if (!ret->symbol)
+		return -EINVAL;
+	if (m.flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER)
+		ret->symbol = NULL;
+	return 0;
+}
+
 int sideband_parse(const void *record, size_t len, struct task_event *ret)
 {
 	const struct perf_event_header *h = record;
@@ -404,6 +431,9 @@ int sideband_parse(const void *record, size_t len, struct task_event *ret)
 	case PERF_RECORD_FORK:
 	case PERF_RECORD_EXIT:
 		err = parse_task(h, end, &ev);
+		break;
+	case PERF_RECORD_KSYMBOL:
+		err = parse_ksymbol(h, end, &ev);
 		break;
 	case PERF_RECORD_LOST:
 		if ((const u8 *)h + sizeof(*h) + 16 > end)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shelf: books. What happened to a process; the process book is kept by these. */
+/* Shelf: books. What happened to a process, or to the kernel's own code; books are kept by these. */
 #pragma once
 
 #include "util.h"
@@ -12,6 +12,7 @@ enum task_event_type {
 	TASK_MMAP, /* [lo, hi) is executable now */
 	TASK_EXIT, /* the main thread ended; others may go on */
 	TASK_LOST, /* n events are missing */
+	TASK_CODE, /* of the kernel, see kallsyms_change() */
 };
 
 struct task_event {
@@ -24,4 +25,7 @@ struct task_event {
 	/* TASK_MMAP: file.path borrowed; file.lo/hi/pid set; offset in the file of lo */
 	struct mapped_file file;
 	u64 offset;
+	/* TASK_CODE; symbol and module borrowed, symbol NULL: gone */
+	u64 code, code_len;
+	const char *symbol, *module;
 };

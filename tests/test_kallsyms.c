@@ -215,6 +215,125 @@ static void random_bytes_never_crash(void **state __unused)
 	}
 }
 
+/* Random changes against a plain table of which name each byte has. */
+static void code_that_comes_and_goes_is_known_at_each_address(void **state __unused)
+{
+	static const u64 base = 0xffffffffc0000000;
+	struct kallsyms *k = must_read("ffffffffc0000000 t old\t[mod]\nffffffffc0000100 d end\n");
+	char want[256][8];
+	u64 x = 88172645463325252u;
+	u32 round, i;
+
+	for (i = 0; i < 256; i++)
+		strcpy(want[i], "old");
+	for (round = 0; round < 1000; round++) {
+		char name[8];
+		u32 lo, len;
+
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		lo = x % 256;
+		len = 1 + (x >> 8) % 60;
+		len = MIN(len, 256 - lo);
+		snprintf(name, sizeof(name), "n%u", round);
+		if ((x >> 20) % 3 == 0)
+			*name = '\0';
+		kallsyms_change(k, base + lo, len, *name ? name : NULL, "bpf");
+		for (i = lo; i < lo + len; i++)
+			strcpy(want[i], name);
+		for (i = 0; i < 256; i++)
+			assert_name(k, base + i, *want[i] ? want[i] : NULL,
+				    strcmp(want[i], "old") ? "bpf" : "mod");
+	}
+	/* Nothing, and round the end of all addresses. */
+	kallsyms_change(k, base, 0, "none", "");
+	kallsyms_change(k, UINT64_MAX - 1, 10, "none", "");
+	assert_name(k, base, *want[0] ? want[0] : NULL, strcmp(want[0], "old") ? "bpf" : "mod");
+	assert_null(kallsyms_lookup(k, UINT64_MAX, NULL));
+	kallsyms_free(k);
+}
+
+struct files {
+	char dir[32], symbols[64], modules[64];
+};
+
+static void files_init(struct files *f)
+{
+	strcpy(f->dir, "/tmp/kallsyms-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	snprintf(f->symbols, sizeof(f->symbols), "%s/kallsyms", f->dir);
+	snprintf(f->modules, sizeof(f->modules), "%s/modules", f->dir);
+}
+
+static void files_fini(struct files *f)
+{
+	unlink(f->symbols);
+	unlink(f->modules);
+	rmdir(f->dir);
+}
+
+static void write_text(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* A module's number of users changes all the time; that is no reason to read anything. */
+static void symbols_are_read_again_when_other_modules_are_loaded(void **state __unused)
+{
+	struct kallsyms *k = NULL;
+	struct files f;
+
+	files_init(&f);
+	write_text(f.symbols, "ffffffffc0000000 t one\t[a]\n");
+	write_text(f.modules, "a 4096 0 - Live 0xffffffffc0000000\n");
+	assert_int_equal(kallsyms_new(f.symbols, &k), 0);
+	write_text(f.symbols, "ffffffffc0000000 t two\t[b]\n");
+	write_text(f.modules, "a 4096 7 x,y, Live 0xffffffffc0000000\n");
+	kallsyms_follow(k, false);
+	assert_name(k, 0xffffffffc0000000, "one", "a");
+	write_text(f.modules, "b 4096 0 - Live 0xffffffffc0000000\n");
+	kallsyms_follow(k, false);
+	assert_name(k, 0xffffffffc0000000, "two", "b");
+	/* What cannot be read stays as it was, and is not tried each time. */
+	unlink(f.symbols);
+	write_text(f.modules, "c 4096 0 - Live 0xffffffffc0000000\n");
+	kallsyms_follow(k, false);
+	assert_name(k, 0xffffffffc0000000, "two", "b");
+	write_text(f.symbols, "ffffffffc0000000 t three\n");
+	kallsyms_follow(k, false);
+	assert_name(k, 0xffffffffc0000000, "two", "b");
+	kallsyms_follow(k, true);
+	assert_name(k, 0xffffffffc0000000, "three", "vmlinux");
+	files_fini(&f);
+	kallsyms_free(k);
+}
+
+static void too_many_changes_are_made_up_for_by_reading_again(void **state __unused)
+{
+	struct kallsyms *k = NULL;
+	struct files f;
+	u32 i;
+
+	files_init(&f);
+	write_text(f.symbols, "ffffffffc0000000 t one\n");
+	assert_int_equal(kallsyms_new(f.symbols, &k), 0);
+	for (i = 0; i < 100000; i++)
+		kallsyms_change(k, 0xffffffffd0000000 + 16 * (i % 9000), 16, "prog", "bpf");
+	assert_name(k, 0xffffffffc0000000, "one", "vmlinux");
+	write_text(f.symbols, "ffffffffc0000000 t one\nffffffffd0000000 t prog\t[bpf]\n"
+			      "ffffffffd0000010 t last\t[bpf]\n");
+	kallsyms_follow(k, false);
+	assert_name(k, 0xffffffffd0000000, "prog", "bpf");
+	assert_name(k, 0xffffffffd0000010, "last", "bpf");
+	files_fini(&f);
+	kallsyms_free(k);
+}
+
 /* The address of a symbol of the running kernel, by a plain scan of the text. */
 static u64 scan(FILE *f, const char *want)
 {
@@ -283,6 +402,9 @@ int main(void)
 		cmocka_unit_test(missing_empty_and_odd_files_are_errors),
 		cmocka_unit_test(malformed_lines_are_skipped),
 		cmocka_unit_test(random_bytes_never_crash),
+		cmocka_unit_test(code_that_comes_and_goes_is_known_at_each_address),
+		cmocka_unit_test(symbols_are_read_again_when_other_modules_are_loaded),
+		cmocka_unit_test(too_many_changes_are_made_up_for_by_reading_again),
 		cmocka_unit_test(running_kernel_fits_its_budget),
 	};
 

@@ -177,6 +177,33 @@ static void tasks(void **state __unused)
 	assert_int_equal(ev.n, 33);
 }
 
+/* include/uapi/linux/perf_event.h: u64 addr; u32 len; u16 type, flags; char name[]. */
+static void the_kernels_own_code_comes_and_goes(void **state __unused)
+{
+	struct task_event ev;
+	struct record r;
+	u32 gone;
+
+	for (gone = 0; gone < 2; gone++) {
+		begin(&r, PERF_RECORD_KSYMBOL, 0);
+		put64(&r, 0xffffffffc0001000);
+		put32(&r, 0x80);
+		put32(&r, PERF_RECORD_KSYMBOL_TYPE_BPF |
+				  (gone ? PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER << 16 : 0));
+		put_string(&r, "bpf_prog_1234_x");
+		finish(&r, 0, 9);
+		assert_int_equal(sideband_parse(r.bytes, r.len, &ev), 0);
+		assert_int_equal(ev.type, TASK_CODE);
+		assert_int_equal(ev.code, 0xffffffffc0001000);
+		assert_int_equal(ev.code_len, 0x80);
+		assert_string_equal(ev.module, "bpf");
+		if (gone)
+			assert_null(ev.symbol);
+		else
+			assert_string_equal(ev.symbol, "bpf_prog_1234_x");
+	}
+}
+
 static void every_truncation_is_refused(void **state __unused)
 {
 	u8 id[24] = { 0 };
@@ -199,6 +226,7 @@ int main(void)
 		cmocka_unit_test(mmap2_with_inode),
 		cmocka_unit_test(mmap2_with_build_id),
 		cmocka_unit_test(tasks),
+		cmocka_unit_test(the_kernels_own_code_comes_and_goes),
 		cmocka_unit_test(every_truncation_is_refused),
 	};
 

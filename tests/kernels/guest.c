@@ -47,21 +47,24 @@ static void check_chain(const struct profile *p)
 
 static void check_kernel_names(const struct profile *p)
 {
-	u64 frames = 0, named = 0, entries = 0;
+	u64 frames = 0, nameless = 0, entries = 0, here;
 	struct stack s;
 	u32 i, k;
 
 	for (i = 0; i < profile_samples(p); i++) {
 		profile_sample(p, i, &s);
-		for (k = 0; k < s.n; k++) {
+		for (k = 0, here = 0; k < s.n; k++) {
 			frames += s.kernel[k];
-			named += s.kernel[k] && *s.names[k];
+			here += s.kernel[k] && !*s.names[k];
 			entries += s.kernel[k] && strstr(s.names[k], "execve");
 		}
+		nameless += here;
+		if (here)
+			profile_print_stack("nameless", &s);
 	}
-	verdict(frames > 100 && named * 100 >= frames * 99 && entries > 0, "kernel-names",
-		"%" PRIu64 " of %" PRIu64 " frames named, %" PRIu64 " in execve", named, frames,
-		entries);
+	verdict(frames > 100 && !nameless && entries > 0, "kernel-names",
+		"%" PRIu64 " of %" PRIu64 " frames nameless, %" PRIu64 " in execve", nameless,
+		frames, entries);
 }
 
 /* Children that were born and dead within the recording, each a process with names of its own. */

@@ -144,11 +144,11 @@ static bool in_busy(const struct stack *s, u32 *at)
 	return false;
 }
 
-static void print_stack(const struct stack *s)
+void profile_print_stack(const char *what, const struct stack *s)
 {
 	u32 i;
 
-	printf("broken, %" PRIu64 " times:", s->count);
+	printf("%s, %" PRIu64 " times:", what, s->count);
 	for (i = 0; i < s->n; i++)
 		printf(" %s%s", s->kernel[i] ? "k:" : "", *s->names[i] ? s->names[i] : "?");
 	putchar('\n');
@@ -214,7 +214,7 @@ void profile_show_broken(const struct profile *p, const char *executable, s64 pi
 		profile_sample(p, i, &s);
 		if (is_of(&s, executable, pid) && in_busy(&s, &at) &&
 		    strcmp(s.names[s.n - 1], "_start")) {
-			print_stack(&s);
+			profile_print_stack("broken", &s);
 			shown++;
 		}
 	}
