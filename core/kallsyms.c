@@ -15,7 +15,7 @@
 #define SYMBOLS_MAX      (4u << 20)
 #define NAMES_MAX        (256u << 20)
 #define MODULES_MAX      4096
-#define CHANGES_MAX      4096 /* then the file is read again; also after four times as many, see names */
+#define CHANGES_MAX      4096 /* kept at a time; more than that, and the file is read again */
 #define MODULES_FILE_MAX (1u << 20)
 #define LINE_LENGTH      1024 /* KSYM_NAME_LEN is 512 and MODULE_NAME_LEN under 64, Linux 6.x */
 #define REACH_MAX        (1u << 20) /* no function is longer; what follows may be unmapped */
@@ -478,7 +478,7 @@ void kallsyms_change(struct kallsyms *k, u64 addr, u64 len, const char *name, co
 
 	if (c.hi <= c.lo)
 		return;
-	/* Names of what is gone stay in memory until then. */
+	/* Names of what is gone stay in memory until the file is read again. */
 	if (++k->changed >= 4 * CHANGES_MAX)
 		k->stale = true;
 	if (name && *name && strlen(name) < LINE_LENGTH && !k->stale &&

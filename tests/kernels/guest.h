@@ -83,9 +83,9 @@ struct chain {
 };
 /* Of processes of this executable (NULL: any) and pid (0: any). */
 void profile_chain(const struct profile *p, const char *executable, s64 pid, struct chain *ret);
-/* Some of those that do not reach _start, for people. */
 /* One line, leaf first; kernel frames as k:NAME, ? has no name. */
 void profile_print_stack(const char *what, const struct stack *s);
+/* Some of those that do not reach _start, for people. */
 void profile_show_broken(const struct profile *p, const char *executable, s64 pid);
 /* The highest pid that was seen in busy(). */
 s64 profile_last_busy(const struct profile *p);
