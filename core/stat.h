@@ -2,7 +2,7 @@
 /*
  * Shelf: base. Every loss has a name. One list: counter, and what it tells a person.
  * Counters only grow; any thread may add. Shown in the log (changes, once a minute at most), in
- * `record`'s last line and, later, on /metrics.
+ * `record`'s last line and on /metrics.
  */
 #pragma once
 
@@ -74,6 +74,8 @@
 	X(upload_refused, "profiles refused by the server for good and dropped")                 \
 	X(spool_dropped, "profiles dropped from the full spool, oldest first")                   \
 	X(spool_bad, "spool files set aside: damaged")                                           \
+	X(config_reloads, "configurations taken over while running")                             \
+	X(config_refused, "configurations not taken over: the file is wrong, or cannot be had")  \
 	X(cpu_over_budget, "windows over cpu_budget; the rate was lowered")                      \
 	X(no_memory, "work skipped: out of memory")
 

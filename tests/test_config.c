@@ -873,6 +873,66 @@ static char *flatten(const char *text)
 	return flat;
 }
 
+/* --- a running daemon's --- */
+
+static bool changes_in_place(const char *before, const char *after, struct config *c)
+{
+	struct config fresh;
+	bool ok;
+
+	good(c, before);
+	good(&fresh, after);
+	ok = config_set_live(c, &fresh);
+	config_fini(&fresh);
+	return ok;
+}
+
+static void a_running_daemon_takes_rate_window_budget_and_switch(void **state)
+{
+	struct config c;
+
+	(void)state;
+	assert_true(changes_in_place("[ebpf_profiler]\nenabled = true\nmax_frames = 9\n",
+				     "[ebpf_profiler]\nmax_frames=9\nsample_hz = 97\n"
+				     "upload_interval_s = 7\ncpu_budget = 0.5\nplain_pid = true\n",
+				     &c));
+	assert_true(c.defined && !c.enabled && c.plain_pid);
+	assert_int_equal(c.sample_hz, 97);
+	assert_int_equal(c.upload_interval_s, 7);
+	assert_true(c.cpu_budget > 0.49 && c.cpu_budget < 0.51);
+	assert_int_equal(c.max_frames, 9);
+	config_fini(&c);
+	assert_true(changes_in_place("[ebpf_profiler]\nenabled = true\n", "", &c));
+	assert_true(!c.defined && !c.enabled);
+	config_fini(&c);
+}
+
+static void all_else_is_made_anew(void **state)
+{
+	static const char *const other[] = {
+		"[ebpf_profiler]\nmax_frames = 10\n",
+		"[labels]\na = b\n",
+		"[labels]\na = c\n[ebpf_profiler]\nmax_frames = 9\n",
+		"[runtime.one]\nhz = 3\n[labels]\na = b\n[ebpf_profiler]\nmax_frames = 9\n",
+		"[ebpf_profiler]\nmax_frames = 9\n[labels]\na = b\n[web]\nlisten =\n",
+		"",
+	};
+	static const char first[] = "[ebpf_profiler]\nmax_frames = 9\n[labels]\na = b\n";
+	struct config c;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(other); i++) {
+		assert_false(changes_in_place(first, other[i], &c));
+		assert_int_equal(c.max_frames, 9);
+		config_fini(&c);
+	}
+	/* Order and notes are no difference. */
+	assert_true(changes_in_place(
+		first, "; a note\n[labels]\na = b\n[ebpf_profiler]\nmax_frames = 9\n", &c));
+	config_fini(&c);
+}
+
 static void sample_ini_parses_and_enables_the_profiler(void **state)
 {
 	_cleanup_free_ char *text = load("dist/ebpfprofiler.ini");
@@ -974,6 +1034,8 @@ int main(void)
 		T(error_label_value),
 		T(error_too_many_labels),
 		T(error_is_the_first_one_and_fits_any_buffer),
+		T(a_running_daemon_takes_rate_window_budget_and_switch),
+		T(all_else_is_made_anew),
 		T(error_file_is_missing),
 		T(error_directory_and_fifo_are_refused_without_waiting),
 		T(error_file_is_too_large),
