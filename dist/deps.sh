@@ -6,7 +6,7 @@ set -eu
 libs="libbpf-dev libelf-dev zlib1g-dev libinih-dev libcurl4-gnutls-dev nettle-dev libprotobuf-c-dev
       libiberty-dev liblzma-dev libdw-dev libmicrohttpd-dev"
 build="gcc clang llvm bpftool protobuf-c-compiler linux-libc-dev libc6-dev git $libs"
-check="libcmocka-dev python3 binutils libunwind-dev elfutils"
+check="libcmocka-dev python3 python3-prometheus-client binutils libunwind-dev elfutils"
 live="golang-go golang-github-google-pprof-dev protobuf-compiler linux-perf clang-format
       libclang-rt-14-dev libasan8 libubsan1 nodejs g++ chromium fonts-dejavu-core"
 arm64="gcc-aarch64-linux-gnu"
