@@ -17,6 +17,7 @@
 #include "notify.h"
 #include "pprof.h"
 #include "preflight.h"
+#include "remote.h"
 #include "report.h"
 #include "store.h"
 #include "upload.h"
@@ -54,6 +55,7 @@ struct life {
 	bool force;
 	int signals;
 	struct notify notify;
+	struct remote_settings remote; /* what the server said last; all zero: nothing */
 };
 
 /* What is made from one configuration. */
@@ -66,8 +68,9 @@ struct daemon {
 	struct agent *agent; /* NULL: profiling is off */
 	struct store *store;
 	struct upload *upload;
-	struct local *local; /* NULL: there is no page */
-	int wake_fd;         /* signals and the page */
+	struct local *local;   /* NULL: there is no page */
+	struct remote *remote; /* NULL: nobody else has a say */
+	int wake_fd;           /* signals, the page, the remote configuration */
 	struct guard guard;
 	struct cost_meter meter;
 	struct report report; /* of the window under way, or of the one that goes out */
@@ -128,13 +131,27 @@ static int start_upload(struct daemon *d)
 	return upload_new(&o, &d->upload);
 }
 
+static int start_remote(struct daemon *d)
+{
+	const struct config *c = d->config;
+	struct remote_options o = {
+		.url = c->remote_url,
+		.token_file = c->remote_token_file,
+		.ca_file = c->remote_ca_file,
+		.poll_ns = c->remote_poll_s * NSEC_PER_SEC,
+	};
+
+	return *c->remote_url ? remote_new(&o, &d->remote) : 0;
+}
+
 /* One descriptor for the agent to wait on besides its own. */
-static int wait_for_both(struct daemon *d)
+static int wait_for_all(struct daemon *d)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 
 	d->wake_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (d->wake_fd < 0 || epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, d->life->signals, &ev))
+	if (d->wake_fd < 0 || epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, d->life->signals, &ev) ||
+	    (d->remote && epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, remote_fd(d->remote), &ev)))
 		return log_err(-errno, "cannot wait for signals: %s", strerror(errno));
 	return local_watch(d->local, d->wake_fd);
 }
@@ -234,11 +251,29 @@ static int start_sampling(struct daemon *d)
 	return 0;
 }
 
+/* The server's word goes over the file's, but it switches on nothing that the file does not have. */
+static bool is_wanted(const struct daemon *d)
+{
+	const struct remote_settings *r = &d->life->remote;
+
+	return d->config->defined && (r->has_enabled ? r->enabled : d->config->enabled);
+}
+
+static u64 wanted_window(const struct daemon *d)
+{
+	const struct remote_settings *r = &d->life->remote;
+
+	return (r->interval_s ? r->interval_s : d->config->upload_interval_s) * NSEC_PER_SEC;
+}
+
 static void tell_off(const struct daemon *d)
 {
-	log_info("profiling is off: '%s' has no [ebpf_profiler] section with enabled = true; once "
-		 "it has, SIGHUP switches it on",
-		 d->life->path);
+	if (d->config->defined && d->life->remote.has_enabled)
+		log_info("profiling is off: the remote configuration says so");
+	else
+		log_info("profiling is off: '%s' has no [ebpf_profiler] section with enabled = "
+			 "true; once it has, SIGHUP switches it on",
+			 d->life->path);
 }
 
 static int daemon_start(struct daemon *d, struct life *life, struct config *c)
@@ -248,7 +283,7 @@ static int daemon_start(struct daemon *d, struct life *life, struct config *c)
 	*d = (struct daemon){ .life = life, .config = c, .meter.fd = -1, .wake_fd = -1 };
 	strcpy(d->host, "localhost");
 	gethostname(d->host, sizeof(d->host) - 1);
-	d->window_ns = c->upload_interval_s * NSEC_PER_SEC;
+	d->window_ns = wanted_window(d);
 	err = store_open(c->store_path, (u64)c->store_max_mb << 20, &d->store);
 	if (!err)
 		err = load_pid_key(c->store_path, d->pid_key);
@@ -257,10 +292,12 @@ static int daemon_start(struct daemon *d, struct life *life, struct config *c)
 	if (!err)
 		err = local_open(c, &d->local);
 	if (!err)
-		err = wait_for_both(d);
+		err = start_remote(d);
+	if (!err)
+		err = wait_for_all(d);
 	if (err)
 		return err;
-	if (c->enabled)
+	if (is_wanted(d))
 		return start_sampling(d);
 	tell_off(d);
 	return 0;
@@ -270,6 +307,7 @@ static int daemon_start(struct daemon *d, struct life *life, struct config *c)
 static void daemon_stop(struct daemon *d, bool anew)
 {
 	stop_sampling(d);
+	remote_free(d->remote);
 	local_free(d->local);
 	closep(&d->wake_fd);
 	upload_free(d->upload, now_monotonic() + (anew ? 0 : STOP_SEND_NS));
@@ -575,18 +613,31 @@ static void reset_levers(struct daemon *d)
 	agent_set_runtime_share(d->agent, d->guard.share);
 }
 
-/* Switches profiling on or off. What cannot be switched on stays off: it has said why. */
-static int follow_switch(struct daemon *d, bool on)
+static void set_window(struct daemon *d, u64 ns)
+{
+	if (d->window_ns == ns)
+		return;
+	d->window_ns = ns;
+	tell_page(d);
+	log_info("profiles every %u s from now on", (u32)(ns / NSEC_PER_SEC));
+}
+
+/*
+ * Window and switch as file and server have them now. What cannot be switched on stays off: it has
+ * said why.
+ */
+static int follow(struct daemon *d)
 {
 	char why[512];
 	int err = 0;
 
-	if (on == (d->agent != NULL))
+	set_window(d, wanted_window(d));
+	if (is_wanted(d) == (d->agent != NULL))
 		return 0;
-	if (!on) {
+	if (d->agent) {
 		err = end_window(d, true);
 		stop_sampling(d);
-		log_info("profiling is off now");
+		tell_off(d);
 		return err;
 	}
 	if (can_run(d->life, why, sizeof(why)))
@@ -596,13 +647,26 @@ static int follow_switch(struct daemon *d, bool on)
 	return 0;
 }
 
-static void set_window(struct daemon *d, u32 seconds)
+/* 0, or -errno, which ends the daemon. */
+static int remote_work(struct daemon *d)
 {
-	if (d->window_ns == seconds * NSEC_PER_SEC)
-		return;
-	d->window_ns = seconds * NSEC_PER_SEC;
-	tell_page(d);
-	log_info("profiles every %u s from now on", seconds);
+	struct remote_settings *r = &d->life->remote, s;
+	int err;
+
+	if (!d->remote || !remote_take(d->remote, &s) ||
+	    (s.has_enabled == r->has_enabled && s.enabled == r->enabled &&
+	     s.interval_s == r->interval_s))
+		return 0;
+	*r = s;
+	log_info("remote configuration: enabled = %s, upload_interval_s = %u%s",
+		 !s.has_enabled ? "(as the file says)"
+		 : s.enabled    ? "true"
+				: "false",
+		 (u32)(wanted_window(d) / NSEC_PER_SEC),
+		 s.enabled && !d->config->defined ? "; the file has no profiler to switch on" : "");
+	err = follow(d);
+	tell_status(d, notify_status);
+	return err;
 }
 
 /* 0, ANEW, or -errno, which ends the daemon. */
@@ -636,8 +700,7 @@ static int reload(struct daemon *d)
 		reset_levers(d);
 		log_info("sampling at %u Hz, cpu_budget = %.2f", c->sample_hz, c->cpu_budget);
 	}
-	set_window(d, c->upload_interval_s);
-	err = follow_switch(d, c->enabled);
+	err = follow(d);
 	tell_status(d, notify_ready);
 	return err;
 }
@@ -653,6 +716,8 @@ static int daemon_work(struct daemon *d)
 			return err;
 		local_work(d->local);
 		err = d->agent ? sampling_work(d) : 0;
+		if (!err)
+			err = remote_work(d);
 		if (err)
 			return err;
 		notify_alive(&d->life->notify, now_monotonic());
@@ -671,10 +736,14 @@ static int daemon_work(struct daemon *d)
 /* The new configuration, or the old one again. What `c` holds is then in force. */
 static int start_anew(struct daemon *d, struct life *life, struct config *c)
 {
+	const struct remote_settings said = life->remote;
 	struct config old = *c;
 	int err;
 
 	*c = d->fresh;
+	/* What another server said, or one that has no say any more, is forgotten. */
+	if (strcmp(c->remote_url, old.remote_url))
+		life->remote = (struct remote_settings){ 0 };
 	err = daemon_start(d, life, c);
 	if (!err) {
 		config_fini(&old);
@@ -685,6 +754,7 @@ static int start_anew(struct daemon *d, struct life *life, struct config *c)
 	daemon_stop(d, true);
 	config_fini(c);
 	*c = old;
+	life->remote = said;
 	log_warn("keeping the configuration in force");
 	return daemon_start(d, life, c);
 }

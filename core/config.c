@@ -9,6 +9,7 @@
 
 #include "htab.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
@@ -30,6 +31,7 @@ enum type {
 	TYPE_DECIMAL,
 	TYPE_CHOICE,
 	TYPE_URL,
+	TYPE_SAFE_URL, /* nobody on the way can change what it says */
 	TYPE_PATH,
 	TYPE_WORD,
 	TYPE_NAMES,
@@ -129,6 +131,17 @@ static const struct row rows[] = {
 	OPTIONAL_STRING(TYPE_WORD, "web", "hosts", web_hosts,
 	       "names separated by commas", "",
 	       "names of this host under which the page may be opened, besides localhost and addresses"),
+	OPTIONAL_STRING(TYPE_SAFE_URL, "remote", "url", remote_url,
+	       "https:// URL without query, or http:// and a loopback address", "",
+	       "server that may set enabled and upload_interval_s, and nothing else; empty: none"),
+	OPTIONAL_STRING(TYPE_PATH, "remote", "token_file", remote_token_file,
+	       "absolute path", "",
+	       "file that holds the bearer token to ask with"),
+	OPTIONAL_STRING(TYPE_PATH, "remote", "ca_file", remote_ca_file,
+	       "absolute path", "",
+	       "PEM file of the authorities to trust there; empty: the system's"),
+	NUMBER("remote", "poll_s", remote_poll_s, 1, 86400, "60",
+	       "seconds between two questions to it"),
 	STRING(TYPE_PATH, "store", "path", store_path, "absolute path", "/var/lib/ebpfprofiler",
 	       "directory of the local store and of the spool"),
 	NUMBER("store", "max_mb", store_max_mb, 1, 1048576, "512",
@@ -379,6 +392,31 @@ static bool is_url(const char *s)
 	return *host && !strchr("/:@", *host) && !has_blank(s) && !strpbrk(s, "?#");
 }
 
+/*
+ * Of an URL: encrypted, or to this host. A user name could look like the address; here nobody
+ * needs one.
+ */
+static bool is_safe(const char *url)
+{
+	const char *host = strstr(url, "://") + 3;
+	struct in_addr four;
+	char name[64];
+	size_t len;
+
+	if (!strncasecmp(url, "https:", 6))
+		return true;
+	if (strchr(host, '@') || strchr(host, '\\'))
+		return false;
+	len = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
+	if (len >= sizeof(name) || len > strlen(host) || (host[len] && !strchr(":/", host[len])))
+		return false;
+	memcpy(name, host, len);
+	name[len] = '\0';
+	if (!strcasecmp(name, "localhost") || !strcmp(name, "[::1]"))
+		return true;
+	return inet_pton(AF_INET, name, &four) == 1 && ntohl(four.s_addr) >> 24 == 127;
+}
+
 /* A name as in runtime_stacks and [runtime.NAME]; len bytes. */
 static bool name_ok(const char *s, size_t len)
 {
@@ -434,6 +472,8 @@ static bool string_fits(const struct row *row, const char *value)
 		return in_choices(row->choices, value);
 	case TYPE_URL:
 		return is_url(value);
+	case TYPE_SAFE_URL:
+		return is_url(value) && is_safe(value);
 	case TYPE_PATH:
 		return *value == '/';
 	case TYPE_NAMES:

@@ -49,6 +49,9 @@ struct config {
 	u32 upload_spool_mb;
 	/* [web] */
 	char *web_listen, *web_token_file, *web_hosts;
+	/* [remote] */
+	char *remote_url, *remote_token_file, *remote_ca_file;
+	u32 remote_poll_s;
 	/* [store] */
 	char *store_path;
 	u32 store_max_mb;

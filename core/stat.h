@@ -76,6 +76,8 @@
 	X(spool_bad, "spool files set aside: damaged")                                           \
 	X(config_reloads, "configurations taken over while running")                             \
 	X(config_refused, "configurations not taken over: the file is wrong, or cannot be had")  \
+	X(remote_failed, "remote configurations not had: no answer, or a refused one")           \
+	X(remote_ignored, "keys of remote configurations that mean nothing here")                \
 	X(cpu_over_budget, "windows over cpu_budget; the rate was lowered")                      \
 	X(no_memory, "work skipped: out of memory")
 

@@ -4,9 +4,9 @@
 : "${B:=build}"
 bin=$PWD/$B/ebpfprofiler
 tmp=$(mktemp -d)
-daemon= ear= server= load= life=
+daemon= ear= server= load= life= say=
 cleanup() {
-    for p in $daemon $ear $server $load $life; do kill -9 $p 2>/dev/null; done
+    for p in $daemon $ear $server $load $life $say; do kill -9 $p 2>/dev/null; done
     rm -rf "$tmp"
 }
 trap cleanup EXIT
@@ -27,8 +27,8 @@ logged() { grep -q "$1" "$tmp/log"; }
 heard() { grep -q "$1" "$tmp/heard"; }
 seen() { grep -c "$1" "$tmp/heard"; }
 more_than() { [ "$(seen "$1")" -gt "$2" ]; }
-# Ids of the sampling programs: others than before have been loaded anew.
-programs() { bpftool prog list 2>/dev/null | sed -n 's/^\([0-9]*\): .*sample_cpu.*/\1/p' | tr '\n' ' '; }
+# Ids of the BPF programs that the daemon holds: others than before have been loaded anew.
+programs() { cat /proc/$daemon/fdinfo/* 2>/dev/null | sed -n 's/^prog_id:[^0-9]*//p' | sort -un | tr '\n' ' '; }
 metrics() { curl -s "http://127.0.0.1:$port/metrics"; }
 metric() { metrics | /usr/bin/python3 tests/metrics.py --get "$1"; }
 is() { [ "$(metric "$1")" = "$2" ]; }
@@ -40,7 +40,6 @@ python3 tests/live/notify.py "$tmp/socket" "$tmp/heard" & ear=$!
 wait_for 5 test -S "$tmp/socket"
 gcc -O0 -fno-omit-frame-pointer -o "$tmp/ratio" tests/live/ratio.c
 "$tmp/ratio" & load=$!
-others=$(programs)
 
 # --- what the service manager is told
 conf 'enabled = true|sample_hz = 49'
@@ -90,7 +89,7 @@ check reload-is-counted is ebpfprofiler_config_reloads_total 1
 # --- what cannot be changed in place is made anew
 conf 'enabled = true|sample_hz = 49|max_frames = 32'
 check reload-anew reload
-check reload-loads-anew sh -c "[ '$(programs)' != '$id' ] && [ '$(programs)' != '$others' ]"
+check reload-loads-anew sh -c "[ '$(programs)' != '$id' ] && [ -n '$(programs)' ]"
 check reload-goes-on more_profiles
 
 # --- a wrong file changes nothing
@@ -125,7 +124,7 @@ check unsafe-page-goes-on more_profiles
 conf 'enabled = false|max_frames = 32'
 check off-reload-ends reload
 check off-is-told heard 'READY=1 STATUS=profiling is off'
-check off-leaves-nothing-in-the-kernel test "$(programs)" = "$others"
+check off-leaves-nothing-in-the-kernel test -z "$(programs)"
 check off-keeps-the-page is ebpfprofiler_profiling 0
 before=$(seen WATCHDOG=1)
 check off-gives-signs-of-life wait_for 5 more_than WATCHDOG=1 "$((before + 1))"
@@ -133,6 +132,65 @@ conf 'enabled = true|max_frames = 32'
 check on-reload-ends reload
 check on-profiles-again more_profiles
 check on-is-in-metrics is ebpfprofiler_profiling 1
+
+# --- a server that has a say
+cat >"$tmp/say.py" <<'EOS'
+import hashlib, http.server, sys
+class Say(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = open(sys.argv[1] + "/answer", "rb").read()
+        tag = '"%s"' % hashlib.sha1(body).hexdigest()
+        same = self.headers["If-None-Match"] == tag
+        open(sys.argv[1] + "/asked", "a").write("304\n" if same else "200\n")
+        self.send_response(304 if same else 200)
+        self.send_header("ETag", tag)
+        self.end_headers()
+        if not same:
+            self.wfile.write(body)
+    def log_message(self, *args): pass
+s = http.server.HTTPServer(("127.0.0.1", 0), Say)
+print(s.server_address[1], flush=True)
+s.serve_forever()
+EOS
+echo '{}' >"$tmp/answer"
+python3 "$tmp/say.py" "$tmp" >"$tmp/say" & say=$!
+wait_for 5 test -s "$tmp/say"
+remote="url = http://127.0.0.1:$(cat "$tmp/say")/"
+conf 'enabled = false' '[remote]' "$remote" 'poll_s = 1'
+check remote-reload reload
+check remote-is-asked wait_for 5 test -s "$tmp/asked"
+check remote-without-a-word-the-file-holds is ebpfprofiler_profiling 0
+echo '{"enabled": true, "upload_interval_s": 12, "sample_hz": 1000, "store": "/"}' >"$tmp/answer"
+check remote-switches-on wait_for 20 is ebpfprofiler_profiling 1
+check remote-sets-the-window is ebpfprofiler_window_seconds 12
+check remote-sets-nothing-else logged 'sampling at 19 Hz'
+check remote-counts-what-it-ignores wait_for 5 is ebpfprofiler_remote_ignored_total 2
+check remote-is-asked-with-the-etag wait_for 10 grep -q 304 "$tmp/asked"
+echo '{"enabled": false, "upload_interval_s": 0}' >"$tmp/answer"
+check remote-wrong-answer-is-counted wait_for 10 sh -c "[ \$(curl -s http://127.0.0.1:$port/metrics | /usr/bin/python3 tests/metrics.py --get ebpfprofiler_remote_failed_total) -gt 0 ]"
+check remote-wrong-answer-changes-nothing is ebpfprofiler_profiling 1
+check remote-wrong-answer-is-told logged 'the answer is refused: upload_interval_s: expected a whole number 10..3600'
+echo '{"enabled": false}' >"$tmp/answer"
+check remote-switches-off wait_for 10 is ebpfprofiler_profiling 0
+check remote-leaves-the-window-to-the-file is ebpfprofiler_window_seconds 1
+check remote-off-leaves-nothing test -z "$(programs)"
+# Its word holds over a reload, and without the server.
+kill $say; wait $say 2>/dev/null
+conf 'enabled = true' '[remote]' "$remote" 'poll_s = 1'
+check remote-word-holds-reload reload
+check remote-word-holds is ebpfprofiler_profiling 0
+# What the file does not have, nobody switches on.
+echo '{"enabled": true}' >"$tmp/answer"
+python3 "$tmp/say.py" "$tmp" >"$tmp/say" & say=$!
+wait_for 5 test -s "$tmp/say"
+printf '%s\n' "[store]" "path = $tmp/store" "[web]" "listen = 127.0.0.1:$port" '[remote]' "url = http://127.0.0.1:$(cat "$tmp/say")/" 'poll_s = 1' >"$tmp/c.ini"
+check remote-undefined-reload reload
+check remote-undefined-is-told wait_for 10 logged 'the file has no profiler to switch on'
+check remote-undefined-stays-off is ebpfprofiler_profiling 0
+kill $say; wait $say 2>/dev/null
+conf 'enabled = true'
+check remote-gone-the-file-holds reload
+check remote-gone-is-on is ebpfprofiler_profiling 1
 
 # --- the end, in time
 check stop sh -c "kill -TERM $daemon"

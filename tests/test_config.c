@@ -138,6 +138,10 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_string_equal(c.upload_proxy, "");
 	assert_string_equal(c.upload_symbolize, "none");
 	assert_int_equal(c.upload_spool_mb, 64);
+	assert_string_equal(c.remote_url, "");
+	assert_string_equal(c.remote_token_file, "");
+	assert_string_equal(c.remote_ca_file, "");
+	assert_int_equal(c.remote_poll_s, 60);
 	assert_string_equal(c.web_listen, "127.0.0.1:7077");
 	assert_string_equal(c.web_token_file, "");
 	assert_string_equal(c.web_hosts, "");
@@ -160,6 +164,8 @@ static void every_key_reaches_its_member(void **state)
 		 "runtime_internals = true\n"
 		 "[upload]\nurl = https://example.org:8443/in\ntoken_file = /etc/t\n"
 		 "ca_file = /etc/ca.pem\nproxy = http://p:3128\nsymbolize = host\nspool_mb = 7\n"
+		 "[remote]\nurl = https://c.example/host\ntoken_file = /etc/r\n"
+		 "ca_file = /etc/s.pem\npoll_s = 30\n"
 		 "[web]\nlisten = [::1]:80\ntoken_file = /etc/w\nhosts = a.example,b\n"
 		 "[store]\npath = /srv/p\nmax_mb = 9\n[labels]\ncluster = east-1\nteam = a b\n");
 	assert_true(c.defined);
@@ -185,6 +191,10 @@ static void every_key_reaches_its_member(void **state)
 	assert_string_equal(c.upload_proxy, "http://p:3128");
 	assert_string_equal(c.upload_symbolize, "host");
 	assert_int_equal(c.upload_spool_mb, 7);
+	assert_string_equal(c.remote_url, "https://c.example/host");
+	assert_string_equal(c.remote_token_file, "/etc/r");
+	assert_string_equal(c.remote_ca_file, "/etc/s.pem");
+	assert_int_equal(c.remote_poll_s, 30);
 	assert_string_equal(c.web_listen, "[::1]:80");
 	assert_string_equal(c.web_token_file, "/etc/w");
 	assert_string_equal(c.web_hosts, "a.example,b");
@@ -245,9 +255,9 @@ static void number_ranges_hold_at_both_edges(void **state)
 	}
 	/*
 	 * sample_hz, upload_interval_s, max_frames, table_memory_mb, cpu_budget, offcpu_min_ms,
-	 * runtime_hz, spool_mb, max_mb, hz of a runtime
+	 * runtime_hz, spool_mb, max_mb, poll_s, hz of a runtime
 	 */
-	assert_int_equal(n, 10);
+	assert_int_equal(n, 11);
 }
 
 static void numbers_are_plain_digits(void **state)
@@ -294,6 +304,47 @@ static void upload_url_is_http_or_https_or_empty(void **state)
 		assert_int_equal(try_value(&url, right[i]), 0);
 	for (i = 0; i < ARRAY_SIZE(wrong); i++)
 		assert_int_equal(try_value(&url, wrong[i]), -EINVAL);
+}
+
+/* Row 58: an answer that anybody on the way can forge is none. */
+static void row_58_remote_url_is_encrypted_or_of_this_host(void **state)
+{
+	static const char *const right[] = {
+		"",
+		"https://a.example/x",
+		"https://u:p@a.example",
+		"http://localhost:1/x",
+		"http://127.0.0.1/x",
+		"HTTP://127.200.3.4:80",
+		"http://[::1]:80/x",
+	};
+	static const char *const wrong[] = {
+		"http://a.example",
+		"http://127.0.0.1.a.example/",
+		"http://127.0.0.1:80@a.example/",
+		"http://127.0.0.1\\@a.example/",
+		"http://localhost@a.example/",
+		"http://localhost.a.example/",
+		"http://10.0.0.1/",
+		"http://0.0.0.0/",
+		"http://127.1/",
+		"http://[::2]/",
+		"http://[::1].a.example/",
+		"http://2130706433/",
+		"https://a.example/?x",
+		"file:///etc/passwd",
+		"ftp://127.0.0.1/",
+		"127.0.0.1",
+	};
+	struct config_key url = { .section = "remote", .key = "url" };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(right); i++)
+		assert_int_equal(try_value(&url, right[i]), 0);
+	for (i = 0; i < ARRAY_SIZE(wrong); i++)
+		if (try_value(&url, wrong[i]) != -EINVAL)
+			fail_msg("accepted: %s", wrong[i]);
 }
 
 static void runtime_stacks_are_names_separated_by_commas_or_blanks(void **state)
@@ -1005,6 +1056,7 @@ int main(void)
 		T(number_ranges_hold_at_both_edges),
 		T(numbers_are_plain_digits),
 		T(upload_url_is_http_or_https_or_empty),
+		T(row_58_remote_url_is_encrypted_or_of_this_host),
 		T(runtime_stacks_are_names_separated_by_commas_or_blanks),
 		T(runtime_without_a_section_has_defaults),
 		T(each_runtime_section_is_its_own),
