@@ -366,7 +366,7 @@ static void failed(struct remote *r, const char *fmt, ...)
 	log_warn("remote configuration: %s; what is in force stays", why);
 }
 
-static void accept_answer(struct remote *r, const struct answer *a)
+static bool accept_answer(struct remote *r, const struct answer *a)
 {
 	struct remote_settings s;
 	char text[256];
@@ -374,7 +374,7 @@ static void accept_answer(struct remote *r, const struct answer *a)
 
 	if (remote_parse(a->body, a->len, &s, &ignored, text, sizeof(text))) {
 		failed(r, "the answer is refused: %s", text);
-		return;
+		return false;
 	}
 	strcpy(r->etag, a->etag);
 	stat_add(STAT_remote_ignored, ignored);
@@ -388,6 +388,7 @@ static void accept_answer(struct remote *r, const struct answer *a)
 	r->fresh = true;
 	pthread_mutex_unlock(&r->lock);
 	eventfd_write(r->fd, 1);
+	return true;
 }
 
 static void poll_once(struct remote *r)
@@ -408,11 +409,11 @@ static void poll_once(struct remote *r)
 		       a->status / 100 == 3 ? "; redirects are not followed" : "");
 		return;
 	}
+	if (a->status == 200 && !accept_answer(r, a))
+		return;
 	if (r->failed)
-		log_info("remote configuration: the server answers again");
+		log_info("remote configuration: the server answers well again");
 	r->failed = false;
-	if (a->status == 200)
-		accept_answer(r, a);
 }
 
 /* A tenth sooner or later, so that a fleet does not come as one. */

@@ -153,7 +153,7 @@ print(s.server_address[1], flush=True)
 s.serve_forever()
 EOS
 echo '{}' >"$tmp/answer"
-python3 "$tmp/say.py" "$tmp" >"$tmp/say" & say=$!
+rm -f "$tmp/say"; python3 "$tmp/say.py" "$tmp" >"$tmp/say" & say=$!
 wait_for 5 test -s "$tmp/say"
 remote="url = http://127.0.0.1:$(cat "$tmp/say")/"
 conf 'enabled = false' '[remote]' "$remote" 'poll_s = 1'
@@ -181,7 +181,7 @@ check remote-word-holds-reload reload
 check remote-word-holds is ebpfprofiler_profiling 0
 # What the file does not have, nobody switches on.
 echo '{"enabled": true}' >"$tmp/answer"
-python3 "$tmp/say.py" "$tmp" >"$tmp/say" & say=$!
+rm -f "$tmp/say"; python3 "$tmp/say.py" "$tmp" >"$tmp/say" & say=$!
 wait_for 5 test -s "$tmp/say"
 printf '%s\n' "[store]" "path = $tmp/store" "[web]" "listen = 127.0.0.1:$port" '[remote]' "url = http://127.0.0.1:$(cat "$tmp/say")/" 'poll_s = 1' >"$tmp/c.ini"
 check remote-undefined-reload reload
