@@ -1029,7 +1029,7 @@ static void sample_ini_has_every_key_with_default_and_help(void **state)
 
 static void man_page_has_every_key_with_default_and_help(void **state)
 {
-	_cleanup_free_ char *text = load("dist/ebpfprofiler.8");
+	_cleanup_free_ char *text = load("dist/ebpfprofiler.ini.5");
 	const struct config_key *k;
 	char want[512];
 	u32 i;
