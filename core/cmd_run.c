@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Shelf: edge. `run`: the daemon. Each window: one profile per service into the store and, when a
- * URL is set, to the server. SIGTERM and SIGINT flush the window; SIGHUP rereads the file.
+ * URL is set, to the server. SIGTERM and SIGINT flush the window; SIGHUP rereads the file: what can
+ * be changed in place is, else all is made anew, and made again as it was when that fails.
  */
 #include "cmd.h"
 
@@ -13,8 +14,10 @@
 #include "guard.h"
 #include "local.h"
 #include "log.h"
+#include "notify.h"
 #include "pprof.h"
 #include "preflight.h"
+#include "remote.h"
 #include "report.h"
 #include "store.h"
 #include "upload.h"
@@ -24,6 +27,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -36,6 +40,8 @@
 #define RETRY_MIN_NS  NSEC_PER_SEC
 #define RETRY_MAX_NS  (300 * NSEC_PER_SEC)
 #define SEND_TIMEOUT  (30 * NSEC_PER_SEC)
+#define IDLE_MS_MAX   60000
+#define ANEW          1 /* instead of 0 or -errno: all is to be made from another configuration */
 
 /* What is told of a window whose names are still being looked up. */
 struct closed {
@@ -43,22 +49,36 @@ struct closed {
 	u64 period_ns;
 };
 
-/* One life of the daemon with one configuration; a reload ends it and begins another. */
+/* What does not change while the process lives. */
+struct life {
+	const char *path; /* of the configuration */
+	bool force;
+	int signals;
+	struct notify notify;
+	struct remote_settings remote; /* what the server said last; all zero: nothing */
+};
+
+/* What is made from one configuration. */
 struct daemon {
-	const struct config *config;
+	struct life *life;
+	struct config *config;
+	struct config fresh; /* what to go on with, when work ended with ANEW */
 	struct choice *choice;
 	struct agent_runtimes runtimes;
-	struct agent *agent;
+	struct agent *agent; /* NULL: profiling is off */
 	struct store *store;
 	struct upload *upload;
-	struct local *local; /* NULL: there is no page */
-	int wake_fd;         /* signals and the page */
+	struct local *local;   /* NULL: there is no page */
+	struct remote *remote; /* NULL: nobody else has a say */
+	int wake_fd;           /* signals, the page, the remote configuration */
 	struct guard guard;
 	struct cost_meter meter;
 	struct report report; /* of the window under way, or of the one that goes out */
 	struct closed closed[NAMINGS_MAX + 1]; /* oldest first */
 	u32 nclosed;
 	u64 windows;
+	u64 begin_ns, window_ns; /* the window under way */
+	double aside_s;          /* what the page had taken when sampling began */
 	char host[256];
 	u8 pid_key[PID_KEY_BYTES];
 	struct log_limit losses;
@@ -111,19 +131,53 @@ static int start_upload(struct daemon *d)
 	return upload_new(&o, &d->upload);
 }
 
+static int start_remote(struct daemon *d)
+{
+	const struct config *c = d->config;
+	struct remote_options o = {
+		.url = c->remote_url,
+		.token_file = c->remote_token_file,
+		.ca_file = c->remote_ca_file,
+		.poll_ns = c->remote_poll_s * NSEC_PER_SEC,
+	};
+
+	return *c->remote_url ? remote_new(&o, &d->remote) : 0;
+}
+
 /* One descriptor for the agent to wait on besides its own. */
-static int wait_for_both(struct daemon *d, int signals)
+static int wait_for_all(struct daemon *d)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 
 	d->wake_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (d->wake_fd < 0 || epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, signals, &ev))
+	if (d->wake_fd < 0 || epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, d->life->signals, &ev) ||
+	    (d->remote && epoll_ctl(d->wake_fd, EPOLL_CTL_ADD, remote_fd(d->remote), &ev)))
 		return log_err(-errno, "cannot wait for signals: %s", strerror(errno));
 	return local_watch(d->local, d->wake_fd);
 }
 
-static int daemon_start(struct daemon *d, const struct config *c, int signals)
+static bool has_runtimes(const struct config *c)
 {
+	return c->python_stacks || *c->runtime_stacks || c->nruntimes;
+}
+
+static void start_guard(struct daemon *d)
+{
+	const struct config *c = d->config;
+	struct guard_options go = {
+		.budget = c->cpu_budget,
+		.hz = c->sample_hz,
+		.offcpu = c->offcpu || c->lock,
+		.runtimes = has_runtimes(c),
+		.min_ns = config_offcpu_min_ns(c),
+	};
+
+	guard_init(&d->guard, &go);
+}
+
+static int start_agent(struct daemon *d)
+{
+	const struct config *c = d->config;
 	struct agent_options ao = {
 		.hz = c->sample_hz,
 		.kernel_frames = c->kernel_frames,
@@ -135,22 +189,101 @@ static int daemon_start(struct daemon *d, const struct config *c, int signals)
 		.offcpu_min_ns = config_offcpu_min_ns(c),
 		.table_bytes = config_table_bytes(c),
 	};
-	struct guard_options go = {
-		.budget = c->cpu_budget,
-		.hz = c->sample_hz,
-		.offcpu = c->offcpu || c->lock,
-		.runtimes = c->python_stacks || *c->runtime_stacks || c->nruntimes,
-		.min_ns = config_offcpu_min_ns(c),
-	};
 	char cache[PATH_MAX];
 	int err;
 
 	snprintf(cache, sizeof(cache), "%s/tables", c->store_path);
 	ao.cache_dir = cache;
-	*d = (struct daemon){ .config = c, .meter.fd = -1, .wake_fd = -1 };
-	guard_init(&d->guard, &go);
+	err = choice_new(c, &d->choice);
+	if (err)
+		return err;
+	d->runtimes = choice_runtimes(d->choice);
+	ao.runtimes = has_runtimes(c) ? &d->runtimes : NULL;
+	err = agent_new(&ao, &d->agent);
+	return err ? err : agent_start(d->agent);
+}
+
+static void tell_page(struct daemon *d)
+{
+	local_set(d->local, d->agent != NULL, (u32)(d->window_ns / NSEC_PER_SEC));
+}
+
+static void stop_sampling(struct daemon *d)
+{
+	cost_meter_fini(&d->meter);
+	agent_free(d->agent);
+	d->agent = NULL;
+	choice_free(d->choice);
+	d->choice = NULL;
+	tell_page(d);
+}
+
+/* How waits are seen, if they are; why not was told where it turned out. */
+static void tell_waits(const struct daemon *d)
+{
+	struct agent_waits w;
+
+	agent_waits(d->agent, &w);
+	if (w.mode)
+		log_info("waits of %.6g ms and more: %s", d->config->offcpu_min_ms, w.mode);
+}
+
+static int start_sampling(struct daemon *d)
+{
+	const struct config *c = d->config;
+	int err = start_agent(d);
+
+	if (err) {
+		stop_sampling(d);
+		return err;
+	}
+	start_guard(d);
+	cost_meter_init(&d->meter, d->agent, COST_PERIOD_NS);
+	report_begin(&d->report);
+	d->windows = 0;
+	d->aside_s = local_cpu_seconds(d->local);
+	d->begin_ns = now_monotonic();
+	log_info("sampling at %u Hz per CPU by %s; profiles every %u s in %s%s%s",
+		 agent_hz(d->agent), agent_clock(d->agent), (u32)(d->window_ns / NSEC_PER_SEC),
+		 store_path(d->store), *c->upload_url ? " and to " : "", c->upload_url);
+	tell_waits(d);
+	tell_page(d);
+	return 0;
+}
+
+/* The server's word goes over the file's, but it switches on nothing that the file does not have. */
+static bool is_wanted(const struct daemon *d)
+{
+	const struct remote_settings *r = &d->life->remote;
+
+	return d->config->defined && (r->has_enabled ? r->enabled : d->config->enabled);
+}
+
+static u64 wanted_window(const struct daemon *d)
+{
+	const struct remote_settings *r = &d->life->remote;
+
+	return (r->interval_s ? r->interval_s : d->config->upload_interval_s) * NSEC_PER_SEC;
+}
+
+static void tell_off(const struct daemon *d)
+{
+	if (d->config->defined && d->life->remote.has_enabled)
+		log_info("profiling is off: the remote configuration says so");
+	else
+		log_info("profiling is off: '%s' has no [ebpf_profiler] section with enabled = "
+			 "true; once it has, SIGHUP switches it on",
+			 d->life->path);
+}
+
+static int daemon_start(struct daemon *d, struct life *life, struct config *c)
+{
+	int err;
+
+	*d = (struct daemon){ .life = life, .config = c, .meter.fd = -1, .wake_fd = -1 };
 	strcpy(d->host, "localhost");
 	gethostname(d->host, sizeof(d->host) - 1);
+	d->window_ns = wanted_window(d);
 	err = store_open(c->store_path, (u64)c->store_max_mb << 20, &d->store);
 	if (!err)
 		err = load_pid_key(c->store_path, d->pid_key);
@@ -159,31 +292,25 @@ static int daemon_start(struct daemon *d, const struct config *c, int signals)
 	if (!err)
 		err = local_open(c, &d->local);
 	if (!err)
-		err = wait_for_both(d, signals);
+		err = start_remote(d);
 	if (!err)
-		err = choice_new(c, &d->choice);
-	if (!err) {
-		d->runtimes = choice_runtimes(d->choice);
-		ao.runtimes = go.runtimes ? &d->runtimes : NULL;
-		err = agent_new(&ao, &d->agent);
-	}
-	if (!err)
-		err = agent_start(d->agent);
+		err = wait_for_all(d);
 	if (err)
 		return err;
-	cost_meter_init(&d->meter, d->agent, COST_PERIOD_NS);
-	report_begin(&d->report);
+	if (is_wanted(d))
+		return start_sampling(d);
+	tell_off(d);
 	return 0;
 }
 
-static void daemon_stop(struct daemon *d)
+/* anew: the next daemon takes over what could not be sent. */
+static void daemon_stop(struct daemon *d, bool anew)
 {
-	cost_meter_fini(&d->meter);
-	agent_free(d->agent);
+	stop_sampling(d);
+	remote_free(d->remote);
 	local_free(d->local);
 	closep(&d->wake_fd);
-	choice_free(d->choice);
-	upload_free(d->upload, now_monotonic() + STOP_SEND_NS);
+	upload_free(d->upload, now_monotonic() + (anew ? 0 : STOP_SEND_NS));
 	store_free(d->store);
 }
 
@@ -332,7 +459,7 @@ static void measure(struct daemon *d, const struct window *w, u32 hz)
 {
 	struct cost c;
 
-	agent_cost_aside(d->agent, local_cpu_seconds(d->local));
+	agent_cost_aside(d->agent, local_cpu_seconds(d->local) - d->aside_s);
 	cost_meter_end(&d->meter, &c);
 	c.hz = hz;
 	c.configured_hz = d->config->sample_hz;
@@ -364,6 +491,23 @@ static bool hand_out(struct daemon *d, u64 wait_ns)
 	return true;
 }
 
+/* Says how we are, as READY or by itself. */
+static void tell_status(struct daemon *d, void (*tell)(struct notify *n, const char *status))
+{
+	const struct report *r = &d->report;
+	char text[NOTIFY_TEXT], cost[128] = "";
+
+	if (!d->agent) {
+		tell(&d->life->notify, "profiling is off");
+		return;
+	}
+	if (r->cost.seconds > 0)
+		cost_summary(&r->cost, cost, sizeof(cost));
+	snprintf(text, sizeof(text), "sampling at %u Hz%s%s", agent_hz(d->agent),
+		 *cost ? "; last window: " : "", cost);
+	tell(&d->life->notify, text);
+}
+
 /* Ends a window; when `finish`, sampling ends with it. It goes out when its names are there. */
 static int end_window(struct daemon *d, bool finish)
 {
@@ -379,6 +523,8 @@ static int end_window(struct daemon *d, bool finish)
 	local_status(d->local, &d->report, w, d->agent);
 	report_line(&d->report, w, text, sizeof(text));
 	log_info("%s", text);
+	if (!finish)
+		tell_status(d, notify_status);
 	report_changes(&d->report, text, sizeof(text));
 	if (strcmp(text, "none") && log_limit(&d->losses, NULL))
 		log_info("counters of this window: %s", text);
@@ -398,41 +544,241 @@ static int end_window(struct daemon *d, bool finish)
 	return 0;
 }
 
-/* Until SIGTERM/SIGINT (returns 0), SIGHUP (1), or an error. */
-static int daemon_work(struct daemon *d, int signals)
+/* Closes the window when its time has come. */
+static int sampling_work(struct daemon *d)
 {
-	u64 window = (u64)d->config->upload_interval_s * NSEC_PER_SEC;
-	u64 end = now_monotonic() + window;
+	int err;
+
+	cost_meter_tick(&d->meter, now_monotonic());
+	while (hand_out(d, 0))
+		;
+	if (now_monotonic() < d->begin_ns + d->window_ns)
+		return 0;
+	d->begin_ns += d->window_ns;
+	err = end_window(d, false);
+	/* A suspended host, or a machine too slow for its windows: no burst of empty ones. */
+	if (now_monotonic() > d->begin_ns + d->window_ns)
+		d->begin_ns = now_monotonic();
+	return err;
+}
+
+/* Sleeps, or works, until something is to be done here. */
+static int wait_for_work(struct daemon *d)
+{
+	u64 next = MIN(notify_next(&d->life->notify), local_next(d->local)), now;
+	struct pollfd p = { .fd = d->wake_fd, .events = POLLIN };
+
+	if (d->agent) {
+		next = MIN(next, cost_meter_next(&d->meter));
+		return agent_work(d->agent, MIN(d->begin_ns + d->window_ns, next), d->wake_fd);
+	}
+	now = now_monotonic();
+	if (next > now)
+		poll(&p, 1, (int)MIN((next - now) / 1000000 + 1, (u64)IDLE_MS_MAX));
+	return 0;
+}
+
+static int can_run(const struct life *life, char *why, size_t size)
+{
+	return life->force ? preflight_check_forced(why, size) : preflight_check(why, size);
+}
+
+/* --- another configuration -------------------------------------------------------------------- */
+
+/* Reads the file into fresh defaults; says what is wrong. */
+static int load_config(struct config *c, const char *path)
+{
+	char why[1024];
+	int err = config_init(c);
+
+	if (err)
+		return log_err(err, "cannot read '%s': out of memory", path);
+	err = config_read(c, path, why, sizeof(why));
+	if (err) {
+		log_err(err, "%s", why);
+		config_fini(c);
+	}
+	return err;
+}
+
+/* The guard's levers as they are without it. */
+static void reset_levers(struct daemon *d)
+{
+	start_guard(d);
+	if (!d->agent)
+		return;
+	agent_set_hz(d->agent, d->config->sample_hz);
+	agent_sample_waits(d->agent, 0);
+	agent_pause_waits(d->agent, false);
+	agent_set_runtime_share(d->agent, d->guard.share);
+}
+
+static void set_window(struct daemon *d, u64 ns)
+{
+	if (d->window_ns == ns)
+		return;
+	d->window_ns = ns;
+	tell_page(d);
+	log_info("profiles every %u s from now on", (u32)(ns / NSEC_PER_SEC));
+}
+
+/*
+ * Window and switch as file and server have them now. What cannot be switched on stays off: it has
+ * said why.
+ */
+static int follow(struct daemon *d)
+{
+	char why[512];
+	int err = 0;
+
+	set_window(d, wanted_window(d));
+	if (is_wanted(d) == (d->agent != NULL))
+		return 0;
+	if (d->agent) {
+		err = end_window(d, true);
+		stop_sampling(d);
+		tell_off(d);
+		return err;
+	}
+	if (can_run(d->life, why, sizeof(why)))
+		log_err(0, "%s", why);
+	else
+		start_sampling(d);
+	return 0;
+}
+
+/* 0, or -errno, which ends the daemon. */
+static int remote_work(struct daemon *d)
+{
+	struct remote_settings *r = &d->life->remote, s;
+	int err;
+
+	if (!d->remote || !remote_take(d->remote, &s) ||
+	    (s.has_enabled == r->has_enabled && s.enabled == r->enabled &&
+	     s.interval_s == r->interval_s))
+		return 0;
+	*r = s;
+	log_info("remote configuration: enabled = %s, upload_interval_s = %u%s",
+		 !s.has_enabled ? "(as the file says)"
+		 : s.enabled    ? "true"
+				: "false",
+		 (u32)(wanted_window(d) / NSEC_PER_SEC),
+		 s.enabled && !d->config->defined ? "; the file has no profiler to switch on" : "");
+	err = follow(d);
+	tell_status(d, notify_status);
+	return err;
+}
+
+/* 0, ANEW, or -errno, which ends the daemon. */
+static int reload(struct daemon *d)
+{
+	struct config *c = d->config;
+	u32 hz = c->sample_hz;
+	double budget = c->cpu_budget;
+	int err = 0;
+
+	notify_reloading(&d->life->notify);
+	if (load_config(&d->fresh, d->life->path)) {
+		stat_inc(STAT_config_refused);
+		log_warn("keeping the configuration in force");
+		tell_status(d, notify_ready);
+		return 0;
+	}
+	if (!config_set_live(c, &d->fresh)) {
+		log_info("configuration read again from '%s': starting anew with it",
+			 d->life->path);
+		if (d->agent)
+			err = end_window(d, true);
+		if (err)
+			config_fini(&d->fresh);
+		return err ? err : ANEW;
+	}
+	config_fini(&d->fresh);
+	stat_inc(STAT_config_reloads);
+	log_info("configuration read again from '%s'", d->life->path);
+	if (c->sample_hz != hz || c->cpu_budget < budget || c->cpu_budget > budget) {
+		reset_levers(d);
+		log_info("sampling at %u Hz, cpu_budget = %.2f", c->sample_hz, c->cpu_budget);
+	}
+	err = follow(d);
+	tell_status(d, notify_ready);
+	return err;
+}
+
+/* Until SIGTERM or SIGINT (0), until all has to be made anew (ANEW), or an error. */
+static int daemon_work(struct daemon *d)
+{
 	int err, sig;
 
 	for (;;) {
-		u64 next = MIN(cost_meter_next(&d->meter), local_next(d->local));
-
-		err = agent_work(d->agent, MIN(end, next), d->wake_fd);
+		err = wait_for_work(d);
 		if (err < 0)
 			return err;
 		local_work(d->local);
-		cost_meter_tick(&d->meter, now_monotonic());
-		while (hand_out(d, 0))
-			;
-		sig = cmd_next_signal(signals);
-		if (sig) {
-			err = end_window(d, true);
-			return err ? err : sig == SIGHUP;
-		}
-		if (now_monotonic() < end)
-			continue;
-		end += window;
-		err = end_window(d, false);
+		err = d->agent ? sampling_work(d) : 0;
+		if (!err)
+			err = remote_work(d);
 		if (err)
 			return err;
-		/* A suspended host, or a machine too slow for its windows: no burst of empty ones. */
-		if (now_monotonic() > end)
-			end = now_monotonic() + window;
+		notify_alive(&d->life->notify, now_monotonic());
+		sig = cmd_next_signal(d->life->signals);
+		if (sig == SIGHUP) {
+			err = reload(d);
+			if (err)
+				return err;
+		} else if (sig) {
+			notify_stopping(&d->life->notify, "storing and sending the last window");
+			return d->agent ? end_window(d, true) : 0;
+		}
 	}
 }
 
-static int parse(int argc, char **argv, const char **path, bool *force)
+/* The new configuration, or the old one again. What `c` holds is then in force. */
+static int start_anew(struct daemon *d, struct life *life, struct config *c)
+{
+	const struct remote_settings said = life->remote;
+	struct config old = *c;
+	int err;
+
+	*c = d->fresh;
+	/* What another server said, or one that has no say any more, is forgotten. */
+	if (strcmp(c->remote_url, old.remote_url))
+		life->remote = (struct remote_settings){ 0 };
+	err = daemon_start(d, life, c);
+	if (!err) {
+		config_fini(&old);
+		stat_inc(STAT_config_reloads);
+		return 0;
+	}
+	stat_inc(STAT_config_refused);
+	daemon_stop(d, true);
+	config_fini(c);
+	*c = old;
+	life->remote = said;
+	log_warn("keeping the configuration in force");
+	return daemon_start(d, life, c);
+}
+
+static int run(struct life *life, struct config *c)
+{
+	struct daemon d;
+	int err = daemon_start(&d, life, c);
+
+	while (!err) {
+		tell_status(&d, notify_ready);
+		err = daemon_work(&d);
+		if (err != ANEW)
+			break;
+		daemon_stop(&d, true);
+		err = start_anew(&d, life, c);
+	}
+	daemon_stop(&d, false);
+	return err;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+static int parse(int argc, char **argv, struct life *life)
 {
 	static const struct option longs[] = {
 		{ "config", required_argument, NULL, 'c' },
@@ -446,10 +792,10 @@ static int parse(int argc, char **argv, const char **path, bool *force)
 	while ((c = getopt_long(argc, argv, "c:vh", longs, NULL)) != -1) {
 		switch (c) {
 		case 'c':
-			*path = optarg;
+			life->path = optarg;
 			break;
 		case 'X':
-			*force = true;
+			life->force = true;
 			break;
 		case 'v':
 			log_init(LOG_LEVEL_DEBUG);
@@ -469,96 +815,28 @@ static int parse(int argc, char **argv, const char **path, bool *force)
 	return 0;
 }
 
-/* Reads the file into fresh defaults; says what is wrong. */
-static int load_config(struct config *c, const char *path)
-{
-	char why[1024];
-	int err = config_init(c);
-
-	if (err)
-		return log_err(err, "cannot read '%s': out of memory", path);
-	err = config_read(c, path, why, sizeof(why));
-	if (err) {
-		log_err(err, "%s", why);
-		config_fini(c);
-	}
-	return err;
-}
-
-/* A new configuration after SIGHUP, or the old one when the new file is bad. */
-static void reload(struct config *c, const char *path)
-{
-	struct config fresh;
-
-	if (load_config(&fresh, path)) {
-		log_warn("keeping the configuration in force");
-		return;
-	}
-	config_fini(c);
-	*c = fresh;
-	log_info("configuration read again from '%s'", path);
-}
-
-/* How waits are seen, if they are; why not was told where it turned out. */
-static void tell_waits(const struct daemon *d)
-{
-	struct agent_waits w;
-
-	agent_waits(d->agent, &w);
-	if (w.mode)
-		log_info("waits of %.6g ms and more: %s", d->config->offcpu_min_ms, w.mode);
-}
-
-static int run(struct config *c, const char *path, int signals)
-{
-	struct daemon d;
-	int err;
-
-	do {
-		if (!c->enabled) {
-			log_info(
-				"profiling is off: '%s' has no [ebpf_profiler] section with enabled = true",
-				path);
-			return 0;
-		}
-		err = daemon_start(&d, c, signals);
-		if (!err) {
-			log_info("sampling at %u Hz per CPU by %s; profiles every %u s in %s%s%s",
-				 agent_hz(d.agent), agent_clock(d.agent), c->upload_interval_s,
-				 store_path(d.store), *c->upload_url ? " and to " : "",
-				 c->upload_url);
-			tell_waits(&d);
-			err = daemon_work(&d, signals);
-		}
-		daemon_stop(&d);
-		if (err == 1)
-			reload(c, path);
-	} while (err == 1);
-	return err;
-}
-
 int cmd_run(int argc, char **argv)
 {
-	const char *path = CONFIG_DEFAULT_PATH;
-	bool force = false;
+	struct life life = { .path = CONFIG_DEFAULT_PATH, .signals = -1 };
 	struct config c;
 	char why[512];
-	int err, signals;
+	int err;
 
-	err = parse(argc, argv, &path, &force);
+	err = parse(argc, argv, &life);
 	if (err)
 		return err > 0 ? EXIT_DONE : EXIT_USAGE;
-	if (load_config(&c, path))
+	if (load_config(&c, life.path))
 		return EXIT_USAGE;
-	err = force ? preflight_check_forced(why, sizeof(why)) : preflight_check(why, sizeof(why));
-	if (err && c.enabled) {
+	if (c.enabled && can_run(&life, why, sizeof(why))) {
 		log_err(0, "%s", why);
 		config_fini(&c);
 		return EXIT_CANNOT_RUN;
 	}
-	signals = cmd_signals(false);
-	err = signals < 0 ? signals : run(&c, path, signals);
-	closep(&signals);
+	notify_init(&life.notify);
+	life.signals = cmd_signals(false);
+	err = life.signals < 0 ? life.signals : run(&life, &c);
+	closep(&life.signals);
+	notify_fini(&life.notify);
 	config_fini(&c);
 	return err ? EXIT_FAILED : EXIT_DONE;
 }

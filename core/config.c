@@ -7,6 +7,9 @@
  */
 #include "config.h"
 
+#include "htab.h"
+
+#include <arpa/inet.h>
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
@@ -28,6 +31,7 @@ enum type {
 	TYPE_DECIMAL,
 	TYPE_CHOICE,
 	TYPE_URL,
+	TYPE_SAFE_URL, /* nobody on the way can change what it says */
 	TYPE_PATH,
 	TYPE_WORD,
 	TYPE_NAMES,
@@ -40,20 +44,21 @@ struct row {
 	double min, max;
 	const char *choices; /* "a|b" */
 	bool optional;       /* may be empty */
+	bool live;           /* a running daemon can change it in place */
 };
 
 /* clang-format off */
 #define ROW(kind, section, name, member, expected, standard, help, ...) \
 	{ .key = { section, name, expected, standard, help }, .type = kind, \
 	  .offset = offsetof(struct config, member), __VA_ARGS__ }
-#define BOOL(section, name, member, standard, help) \
-	ROW(TYPE_BOOL, section, name, member, "true or false", standard, help)
-#define NUMBER(section, name, member, lo, hi, standard, help) \
+#define BOOL(section, name, member, standard, help, ...) \
+	ROW(TYPE_BOOL, section, name, member, "true or false", standard, help, __VA_ARGS__)
+#define NUMBER(section, name, member, lo, hi, standard, help, ...) \
 	ROW(TYPE_NUMBER, section, name, member, "number " #lo ".." #hi, standard, help, \
-	    .min = lo, .max = hi)
-#define DECIMAL(section, name, member, lo, hi, standard, help) \
+	    .min = lo, .max = hi, __VA_ARGS__)
+#define DECIMAL(section, name, member, lo, hi, standard, help, ...) \
 	ROW(TYPE_DECIMAL, section, name, member, "number " #lo ".." #hi, standard, help, \
-	    .min = lo, .max = hi)
+	    .min = lo, .max = hi, __VA_ARGS__)
 #define CHOICE(section, name, member, list, expected, standard, help) \
 	ROW(TYPE_CHOICE, section, name, member, expected, standard, help, .choices = list)
 #define STRING(kind, section, name, member, expected, standard, help) \
@@ -63,11 +68,11 @@ struct row {
 
 static const struct row rows[] = {
 	BOOL("ebpf_profiler", "enabled", enabled, "false",
-	     "profile this host; without it the daemon does nothing"),
+	     "profile this host; without it the daemon does nothing", .live = true),
 	NUMBER("ebpf_profiler", "sample_hz", sample_hz, 1, 1000, "19",
-	       "samples per second on each CPU"),
+	       "samples per second on each CPU", .live = true),
 	NUMBER("ebpf_profiler", "upload_interval_s", upload_interval_s, 1, 3600, "60",
-	       "length of one window in seconds; each window gives one profile per service"),
+	       "length of one window in seconds; each window gives one profile per service", .live = true),
 	BOOL("ebpf_profiler", "kernel_frames", kernel_frames, "true",
 	     "keep the kernel part of stacks"),
 	NUMBER("ebpf_profiler", "max_frames", max_frames, 1, 512, "64",
@@ -78,7 +83,7 @@ static const struct row rows[] = {
 	       "megabytes of kernel memory that unwind tables may take"),
 	DECIMAL("ebpf_profiler", "cpu_budget", cpu_budget, 0.01, 100, "1.0",
 		"percent of one CPU that the daemon may use, BPF time included; "
-		"above it less is sampled"),
+		"above it less is sampled", .live = true),
 	BOOL("ebpf_profiler", "offcpu", offcpu, "true",
 	     "profile where threads wait, besides where they run"),
 	DECIMAL("ebpf_profiler", "offcpu_min_ms", offcpu_min_ms, 0, 10000, "1",
@@ -99,7 +104,7 @@ static const struct row rows[] = {
 	BOOL("ebpf_profiler", "strip_process_args", strip_process_args, "true",
 	     "of a command line only the executable's base name leaves the host"),
 	BOOL("ebpf_profiler", "plain_pid", plain_pid, "false",
-	     "send pids as they are; false sends a keyed hash"),
+	     "send pids as they are; false sends a keyed hash", .live = true),
 	OPTIONAL_STRING(TYPE_URL, "upload", "url", upload_url,
 	       "http:// or https:// URL without query", "",
 	       "server to send to; empty: nothing leaves the host"),
@@ -126,6 +131,17 @@ static const struct row rows[] = {
 	OPTIONAL_STRING(TYPE_WORD, "web", "hosts", web_hosts,
 	       "names separated by commas", "",
 	       "names of this host under which the page may be opened, besides localhost and addresses"),
+	OPTIONAL_STRING(TYPE_SAFE_URL, "remote", "url", remote_url,
+	       "https:// URL without query, or http:// and a loopback address", "",
+	       "server that may set enabled and upload_interval_s, and nothing else; empty: none"),
+	OPTIONAL_STRING(TYPE_PATH, "remote", "token_file", remote_token_file,
+	       "absolute path", "",
+	       "file that holds the bearer token to ask with"),
+	OPTIONAL_STRING(TYPE_PATH, "remote", "ca_file", remote_ca_file,
+	       "absolute path", "",
+	       "PEM file of the authorities to trust there; empty: the system's"),
+	NUMBER("remote", "poll_s", remote_poll_s, 1, 86400, "60",
+	       "seconds between two questions to it"),
 	STRING(TYPE_PATH, "store", "path", store_path, "absolute path", "/var/lib/ebpfprofiler",
 	       "directory of the local store and of the spool"),
 	NUMBER("store", "max_mb", store_max_mb, 1, 1048576, "512",
@@ -376,6 +392,31 @@ static bool is_url(const char *s)
 	return *host && !strchr("/:@", *host) && !has_blank(s) && !strpbrk(s, "?#");
 }
 
+/*
+ * Of an URL: encrypted, or to this host. A user name could look like the address; here nobody
+ * needs one.
+ */
+static bool is_safe(const char *url)
+{
+	const char *host = strstr(url, "://") + 3;
+	struct in_addr four;
+	char name[64];
+	size_t len;
+
+	if (!strncasecmp(url, "https:", 6))
+		return true;
+	if (strchr(host, '@') || strchr(host, '\\'))
+		return false;
+	len = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
+	if (len >= sizeof(name) || len > strlen(host) || (host[len] && !strchr(":/", host[len])))
+		return false;
+	memcpy(name, host, len);
+	name[len] = '\0';
+	if (!strcasecmp(name, "localhost") || !strcmp(name, "[::1]"))
+		return true;
+	return inet_pton(AF_INET, name, &four) == 1 && ntohl(four.s_addr) >> 24 == 127;
+}
+
 /* A name as in runtime_stacks and [runtime.NAME]; len bytes. */
 static bool name_ok(const char *s, size_t len)
 {
@@ -431,6 +472,8 @@ static bool string_fits(const struct row *row, const char *value)
 		return in_choices(row->choices, value);
 	case TYPE_URL:
 		return is_url(value);
+	case TYPE_SAFE_URL:
+		return is_url(value) && is_safe(value);
 	case TYPE_PATH:
 		return *value == '/';
 	case TYPE_NAMES:
@@ -443,6 +486,15 @@ static bool string_fits(const struct row *row, const char *value)
 static bool is_string(enum type type)
 {
 	return type != TYPE_BOOL && type != TYPE_NUMBER && type != TYPE_DECIMAL;
+}
+
+/* Of a member that is no string. */
+static size_t value_size(enum type type)
+{
+	assert(!is_string(type));
+	return type == TYPE_BOOL     ? sizeof(bool)
+	       : type == TYPE_NUMBER ? sizeof(u32)
+				     : sizeof(double);
 }
 
 static int set_string(char **member, const char *value)
@@ -657,6 +709,14 @@ static struct place find_place(struct parse *p, const char *section)
 			       p->runtime_line[i] };
 }
 
+/* Equal sums: the same keys with the same values, wherever they stand. */
+static void add_rest(struct parse *p, const char *section, const char *key, const char *value)
+{
+	u64 h = hash_mix(hash_bytes(section, strlen(section)), hash_bytes(key, strlen(key)));
+
+	p->c->rest += hash_mix(h, hash_bytes(value, strlen(value)));
+}
+
 static int set_key(struct parse *p, const char *section, const char *key, const char *value)
 {
 	struct place at = find_place(p, section);
@@ -672,6 +732,8 @@ static int set_key(struct parse *p, const char *section, const char *key, const 
 		return fail(p, -EINVAL, "[%s] %s: already set on line %u", section, key,
 			    at.line[i]);
 	at.line[i] = p->line;
+	if (!at.rows[i].live)
+		add_rest(p, section, key, value);
 	rc = set_value(at.base, &at.rows[i], value);
 	if (rc == -EINVAL)
 		return fail(p, rc, "[%s] %s = %s: expected %s", section, key, value,
@@ -693,8 +755,10 @@ static int on_pair(void *user, const char *section, const char *key, const char 
 		return !fail(p, -EINVAL, "%s: expected a [section] before the first key", key);
 	if (!*key)
 		return !fail(p, -EINVAL, "[%s]: expected a key before = %s", section, value);
-	if (!strcmp(section, LABELS))
+	if (!strcmp(section, LABELS)) {
+		add_rest(p, section, key, value);
 		return !add_label(p, key, value);
+	}
 	return !set_key(p, section, key, value);
 }
 
@@ -945,6 +1009,23 @@ void config_fini(struct config *c)
 		runtime_fini(&c->runtimes[i]);
 	free(c->runtimes);
 	*c = (struct config){};
+}
+
+bool config_set_live(struct config *c, const struct config *fresh)
+{
+	size_t i;
+
+	if (c->rest != fresh->rest)
+		return false;
+	c->defined = fresh->defined;
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		char *to = (char *)c + rows[i].offset;
+		const char *from = (const char *)fresh + rows[i].offset;
+
+		if (rows[i].live)
+			memcpy(to, from, value_size(rows[i].type));
+	}
+	return true;
 }
 
 u64 config_offcpu_min_ns(const struct config *c)

@@ -49,6 +49,9 @@ struct config {
 	u32 upload_spool_mb;
 	/* [web] */
 	char *web_listen, *web_token_file, *web_hosts;
+	/* [remote] */
+	char *remote_url, *remote_token_file, *remote_ca_file;
+	u32 remote_poll_s;
 	/* [store] */
 	char *store_path;
 	u32 store_max_mb;
@@ -57,6 +60,8 @@ struct config {
 	u32 nlabels;
 	struct config_runtime *runtimes; /* sections that are there; config_runtime() knows all */
 	u32 nruntimes;
+	/* Of all that the file sets besides what config_set_live() takes over; in any order. */
+	u64 rest;
 };
 
 /* All defaults; strings owned by the config, never NULL. Returns 0 or -ENOMEM. */
@@ -73,6 +78,13 @@ int config_read(struct config *c, const char *path, char *err, size_t err_size);
 /* The same for text that was read elsewhere; `name` stands for the file in errors. */
 int config_parse(struct config *c, const char *name, const char *text, size_t len, char *err,
 		 size_t err_size);
+
+/*
+ * Takes over from `fresh` the keys that a running daemon changes in place: enabled, sample_hz,
+ * upload_interval_s, cpu_budget, plain_pid. False, and nothing is taken, when the two differ in
+ * more: what was made from c has to be made anew then.
+ */
+bool config_set_live(struct config *c, const struct config *fresh);
 
 /*
  * Are the stacks of a runtime wanted? `word` is what switches it on: "python" stands for

@@ -162,3 +162,12 @@ void local_status(struct local *l, const struct report *r, const struct window *
 	list_runtimes(&l->status, agent_runtimes(a));
 	web_api_status(l->api, &l->status);
 }
+
+void local_set(struct local *l, bool on, u32 window_s)
+{
+	if (!l)
+		return;
+	l->status.on = on;
+	l->status.window_s = window_s;
+	web_api_status(l->api, &l->status);
+}

@@ -30,5 +30,7 @@ void local_stored(struct local *l, const struct window *w, const struct profile 
 		  const char *name);
 /* The window's figures, for the page's header. */
 void local_status(struct local *l, const struct report *r, const struct window *w, struct agent *a);
+/* Whether this host is being profiled from now on, and how long windows are. */
+void local_set(struct local *l, bool on, u32 window_s);
 /* Seconds of a CPU that people's questions took so far: no cost of profiling. */
 double local_cpu_seconds(const struct local *l);

@@ -15,9 +15,12 @@ static int cmd_check_config(int argc, char **argv)
 	char why[1024];
 	int err;
 
-	if (argc != 2) {
-		fputs("usage: ebpfprofiler check-config FILE\n", stderr);
-		return EXIT_USAGE;
+	static const char usage[] = "usage: ebpfprofiler check-config FILE\n";
+	bool help = argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+
+	if (help || argc != 2) {
+		fputs(usage, help ? stdout : stderr);
+		return help ? EXIT_DONE : EXIT_USAGE;
 	}
 	if (config_init(&c))
 		return EXIT_FAILED;

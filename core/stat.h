@@ -2,7 +2,7 @@
 /*
  * Shelf: base. Every loss has a name. One list: counter, and what it tells a person.
  * Counters only grow; any thread may add. Shown in the log (changes, once a minute at most), in
- * `record`'s last line and, later, on /metrics.
+ * `record`'s last line and on /metrics.
  */
 #pragma once
 
@@ -74,6 +74,10 @@
 	X(upload_refused, "profiles refused by the server for good and dropped")                 \
 	X(spool_dropped, "profiles dropped from the full spool, oldest first")                   \
 	X(spool_bad, "spool files set aside: damaged")                                           \
+	X(config_reloads, "configurations taken over while running")                             \
+	X(config_refused, "configurations not taken over: the file is wrong, or cannot be had")  \
+	X(remote_failed, "remote configurations not had: no answer, or a refused one")           \
+	X(remote_ignored, "keys of remote configurations that mean nothing here")                \
 	X(cpu_over_budget, "windows over cpu_budget; the rate was lowered")                      \
 	X(no_memory, "work skipped: out of memory")
 

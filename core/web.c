@@ -383,7 +383,7 @@ static enum MHD_Result start(struct web *w, struct request *r, const char *path,
 	asset = web_asset(path);
 	if (asset)
 		return send_asset(r->connection, asset);
-	if (strncmp(path, "/api/", 5))
+	if (strncmp(path, "/api/", 5) && strcmp(path, "/metrics"))
 		return send_text(r->connection, 404, "there is no such path\n");
 	r->question.path = keep_text(r, path);
 	MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, take_param, r);

@@ -4,6 +4,7 @@
 
 #include "catalog.h"
 #include "json.h"
+#include "metrics.h"
 #include "view.h"
 
 #include <errno.h>
@@ -54,6 +55,25 @@ void web_api_status(struct web_api *api, const struct web_status *s)
 	api->status = *s;
 	api->told = true;
 	pthread_mutex_unlock(&api->lock);
+}
+
+static int answer_metrics(struct web_api *api, const struct web_question *q __unused,
+			  struct web_answer *a)
+{
+	_cleanup_free_ struct web_status *s = malloc(sizeof(*s));
+	struct metrics m;
+	FILE *f = s ? open_memstream((char **)&a->data, &a->len) : NULL;
+
+	if (!f)
+		return -ENOMEM;
+	pthread_mutex_lock(&api->lock);
+	*s = api->status;
+	pthread_mutex_unlock(&api->lock);
+	m = (struct metrics){ .on = s->on, .window_s = s->window_s, .cost = &s->cost };
+	metrics_write(&m, f);
+	a->status = 200;
+	a->type = METRICS_TYPE;
+	return fclose(f) ? -ENOMEM : 0;
 }
 
 /* --- parameters ------------------------------------------------------------------------------- */
@@ -735,7 +755,7 @@ void web_api_answer(struct web_api *api, const struct web_question *q, struct we
 	} paths[] = {
 		{ "/api/status", answer_status },     { "/api/services", answer_services },
 		{ "/api/flame", answer_flame },       { "/api/function", answer_function },
-		{ "/api/download", answer_download },
+		{ "/api/download", answer_download }, { "/metrics", answer_metrics },
 	};
 	u32 i;
 	int err;

@@ -46,6 +46,7 @@ struct web_runtime {
 #define WEB_RUNTIMES_MAX 64
 
 struct web_status {
+	bool on; /* this host is being profiled */
 	struct cost cost;
 	u64 window_s;
 	char host[256], quality[512];

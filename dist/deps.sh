@@ -1,14 +1,15 @@
 #!/bin/sh
 # Installs the Debian packages that the build (deps.sh), the tests (deps.sh check), the live tests
-# (deps.sh live), the arm64 build on another machine (deps.sh arm64) or the tests on other kernels
+# (deps.sh live), the Debian package (deps.sh deb), the arm64 build on another machine (deps.sh arm64) or the tests on other kernels
 # (deps.sh kernels) need. Says what it installs; does nothing, quickly, when all is there.
 set -eu
 libs="libbpf-dev libelf-dev zlib1g-dev libinih-dev libcurl4-gnutls-dev nettle-dev libprotobuf-c-dev
-      libiberty-dev liblzma-dev libdw-dev libmicrohttpd-dev"
+      libiberty-dev liblzma-dev libdw-dev libmicrohttpd-dev libjansson-dev"
 build="gcc clang llvm bpftool protobuf-c-compiler linux-libc-dev libc6-dev git $libs"
-check="libcmocka-dev python3 binutils libunwind-dev elfutils"
+check="libcmocka-dev python3 python3-prometheus-client binutils libunwind-dev elfutils"
 live="golang-go golang-github-google-pprof-dev protobuf-compiler linux-perf clang-format
       libclang-rt-14-dev libasan8 libubsan1 nodejs g++ chromium fonts-dejavu-core"
+deb="debhelper dpkg-dev fakeroot lintian"
 arm64="gcc-aarch64-linux-gnu"
 for p in $libs libcmocka-dev libunwind-dev libc6-dev; do arm64="$arm64 $p:arm64"; done
 kernels="qemu-system-x86 qemu-system-arm cpio binutils debian-archive-keyring"
@@ -16,9 +17,10 @@ case ${1:-build} in
 build) want=$build ;;
 check) want="$build $check" ;;
 live) want="$build $check $live" ;;
+deb) want="$build $deb" ;;
 arm64) want="$build $arm64" ;;
 kernels) want="$build libcmocka-dev $arm64 $kernels" ;;
-*) echo "usage: deps.sh [build|check|live|arm64|kernels]" >&2; exit 2 ;;
+*) echo "usage: deps.sh [build|check|live|deb|arm64|kernels]" >&2; exit 2 ;;
 esac
 command -v node >/dev/null 2>&1 && want=$(echo "$want" | sed 's/nodejs//')
 native=$(dpkg --print-architecture)

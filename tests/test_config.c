@@ -138,6 +138,10 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_string_equal(c.upload_proxy, "");
 	assert_string_equal(c.upload_symbolize, "none");
 	assert_int_equal(c.upload_spool_mb, 64);
+	assert_string_equal(c.remote_url, "");
+	assert_string_equal(c.remote_token_file, "");
+	assert_string_equal(c.remote_ca_file, "");
+	assert_int_equal(c.remote_poll_s, 60);
 	assert_string_equal(c.web_listen, "127.0.0.1:7077");
 	assert_string_equal(c.web_token_file, "");
 	assert_string_equal(c.web_hosts, "");
@@ -160,6 +164,8 @@ static void every_key_reaches_its_member(void **state)
 		 "runtime_internals = true\n"
 		 "[upload]\nurl = https://example.org:8443/in\ntoken_file = /etc/t\n"
 		 "ca_file = /etc/ca.pem\nproxy = http://p:3128\nsymbolize = host\nspool_mb = 7\n"
+		 "[remote]\nurl = https://c.example/host\ntoken_file = /etc/r\n"
+		 "ca_file = /etc/s.pem\npoll_s = 30\n"
 		 "[web]\nlisten = [::1]:80\ntoken_file = /etc/w\nhosts = a.example,b\n"
 		 "[store]\npath = /srv/p\nmax_mb = 9\n[labels]\ncluster = east-1\nteam = a b\n");
 	assert_true(c.defined);
@@ -185,6 +191,10 @@ static void every_key_reaches_its_member(void **state)
 	assert_string_equal(c.upload_proxy, "http://p:3128");
 	assert_string_equal(c.upload_symbolize, "host");
 	assert_int_equal(c.upload_spool_mb, 7);
+	assert_string_equal(c.remote_url, "https://c.example/host");
+	assert_string_equal(c.remote_token_file, "/etc/r");
+	assert_string_equal(c.remote_ca_file, "/etc/s.pem");
+	assert_int_equal(c.remote_poll_s, 30);
 	assert_string_equal(c.web_listen, "[::1]:80");
 	assert_string_equal(c.web_token_file, "/etc/w");
 	assert_string_equal(c.web_hosts, "a.example,b");
@@ -245,9 +255,9 @@ static void number_ranges_hold_at_both_edges(void **state)
 	}
 	/*
 	 * sample_hz, upload_interval_s, max_frames, table_memory_mb, cpu_budget, offcpu_min_ms,
-	 * runtime_hz, spool_mb, max_mb, hz of a runtime
+	 * runtime_hz, spool_mb, max_mb, poll_s, hz of a runtime
 	 */
-	assert_int_equal(n, 10);
+	assert_int_equal(n, 11);
 }
 
 static void numbers_are_plain_digits(void **state)
@@ -294,6 +304,47 @@ static void upload_url_is_http_or_https_or_empty(void **state)
 		assert_int_equal(try_value(&url, right[i]), 0);
 	for (i = 0; i < ARRAY_SIZE(wrong); i++)
 		assert_int_equal(try_value(&url, wrong[i]), -EINVAL);
+}
+
+/* Row 58: an answer that anybody on the way can forge is none. */
+static void row_58_remote_url_is_encrypted_or_of_this_host(void **state)
+{
+	static const char *const right[] = {
+		"",
+		"https://a.example/x",
+		"https://u:p@a.example",
+		"http://localhost:1/x",
+		"http://127.0.0.1/x",
+		"HTTP://127.200.3.4:80",
+		"http://[::1]:80/x",
+	};
+	static const char *const wrong[] = {
+		"http://a.example",
+		"http://127.0.0.1.a.example/",
+		"http://127.0.0.1:80@a.example/",
+		"http://127.0.0.1\\@a.example/",
+		"http://localhost@a.example/",
+		"http://localhost.a.example/",
+		"http://10.0.0.1/",
+		"http://0.0.0.0/",
+		"http://127.1/",
+		"http://[::2]/",
+		"http://[::1].a.example/",
+		"http://2130706433/",
+		"https://a.example/?x",
+		"file:///etc/passwd",
+		"ftp://127.0.0.1/",
+		"127.0.0.1",
+	};
+	struct config_key url = { .section = "remote", .key = "url" };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(right); i++)
+		assert_int_equal(try_value(&url, right[i]), 0);
+	for (i = 0; i < ARRAY_SIZE(wrong); i++)
+		if (try_value(&url, wrong[i]) != -EINVAL)
+			fail_msg("accepted: %s", wrong[i]);
 }
 
 static void runtime_stacks_are_names_separated_by_commas_or_blanks(void **state)
@@ -873,6 +924,66 @@ static char *flatten(const char *text)
 	return flat;
 }
 
+/* --- a running daemon's --- */
+
+static bool changes_in_place(const char *before, const char *after, struct config *c)
+{
+	struct config fresh;
+	bool ok;
+
+	good(c, before);
+	good(&fresh, after);
+	ok = config_set_live(c, &fresh);
+	config_fini(&fresh);
+	return ok;
+}
+
+static void a_running_daemon_takes_rate_window_budget_and_switch(void **state)
+{
+	struct config c;
+
+	(void)state;
+	assert_true(changes_in_place("[ebpf_profiler]\nenabled = true\nmax_frames = 9\n",
+				     "[ebpf_profiler]\nmax_frames=9\nsample_hz = 97\n"
+				     "upload_interval_s = 7\ncpu_budget = 0.5\nplain_pid = true\n",
+				     &c));
+	assert_true(c.defined && !c.enabled && c.plain_pid);
+	assert_int_equal(c.sample_hz, 97);
+	assert_int_equal(c.upload_interval_s, 7);
+	assert_true(c.cpu_budget > 0.49 && c.cpu_budget < 0.51);
+	assert_int_equal(c.max_frames, 9);
+	config_fini(&c);
+	assert_true(changes_in_place("[ebpf_profiler]\nenabled = true\n", "", &c));
+	assert_true(!c.defined && !c.enabled);
+	config_fini(&c);
+}
+
+static void all_else_is_made_anew(void **state)
+{
+	static const char *const other[] = {
+		"[ebpf_profiler]\nmax_frames = 10\n",
+		"[labels]\na = b\n",
+		"[labels]\na = c\n[ebpf_profiler]\nmax_frames = 9\n",
+		"[runtime.one]\nhz = 3\n[labels]\na = b\n[ebpf_profiler]\nmax_frames = 9\n",
+		"[ebpf_profiler]\nmax_frames = 9\n[labels]\na = b\n[web]\nlisten =\n",
+		"",
+	};
+	static const char first[] = "[ebpf_profiler]\nmax_frames = 9\n[labels]\na = b\n";
+	struct config c;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(other); i++) {
+		assert_false(changes_in_place(first, other[i], &c));
+		assert_int_equal(c.max_frames, 9);
+		config_fini(&c);
+	}
+	/* Order and notes are no difference. */
+	assert_true(changes_in_place(
+		first, "; a note\n[labels]\na = b\n[ebpf_profiler]\nmax_frames = 9\n", &c));
+	config_fini(&c);
+}
+
 static void sample_ini_parses_and_enables_the_profiler(void **state)
 {
 	_cleanup_free_ char *text = load("dist/ebpfprofiler.ini");
@@ -918,7 +1029,7 @@ static void sample_ini_has_every_key_with_default_and_help(void **state)
 
 static void man_page_has_every_key_with_default_and_help(void **state)
 {
-	_cleanup_free_ char *text = load("dist/ebpfprofiler.8");
+	_cleanup_free_ char *text = load("dist/ebpfprofiler.ini.5");
 	const struct config_key *k;
 	char want[512];
 	u32 i;
@@ -945,6 +1056,7 @@ int main(void)
 		T(number_ranges_hold_at_both_edges),
 		T(numbers_are_plain_digits),
 		T(upload_url_is_http_or_https_or_empty),
+		T(row_58_remote_url_is_encrypted_or_of_this_host),
 		T(runtime_stacks_are_names_separated_by_commas_or_blanks),
 		T(runtime_without_a_section_has_defaults),
 		T(each_runtime_section_is_its_own),
@@ -974,6 +1086,8 @@ int main(void)
 		T(error_label_value),
 		T(error_too_many_labels),
 		T(error_is_the_first_one_and_fits_any_buffer),
+		T(a_running_daemon_takes_rate_window_budget_and_switch),
+		T(all_else_is_made_anew),
 		T(error_file_is_missing),
 		T(error_directory_and_fifo_are_refused_without_waiting),
 		T(error_file_is_too_large),
