@@ -4,7 +4,7 @@
 # (deps.sh kernels) need. Says what it installs; does nothing, quickly, when all is there.
 set -eu
 libs="libbpf-dev libelf-dev zlib1g-dev libinih-dev libcurl4-gnutls-dev nettle-dev libprotobuf-c-dev
-      libiberty-dev liblzma-dev libdw-dev libmicrohttpd-dev"
+      libiberty-dev liblzma-dev libdw-dev libmicrohttpd-dev libjansson-dev"
 build="gcc clang llvm bpftool protobuf-c-compiler linux-libc-dev libc6-dev git $libs"
 check="libcmocka-dev python3 binutils libunwind-dev elfutils"
 live="golang-go golang-github-google-pprof-dev protobuf-compiler linux-perf clang-format
