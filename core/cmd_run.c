@@ -13,9 +13,11 @@
 #include "guard.h"
 #include "local.h"
 #include "log.h"
+#include "match.h"
 #include "pprof.h"
 #include "preflight.h"
 #include "report.h"
+#include "service.h"
 #include "store.h"
 #include "upload.h"
 
@@ -47,6 +49,8 @@ struct closed {
 struct daemon {
 	const struct config *config;
 	struct choice *choice;
+	struct service_rules *rules; /* NULL: none */
+	struct match_filter filter;
 	struct agent_runtimes runtimes;
 	struct agent *agent;
 	struct store *store;
@@ -122,6 +126,32 @@ static int wait_for_both(struct daemon *d, int signals)
 	return local_watch(d->local, d->wake_fd);
 }
 
+/* What the file says of names and of who is wanted. */
+static int read_identity(struct daemon *d, struct agent_identity *ret)
+{
+	const struct config *c = d->config;
+	char err[512];
+	const char *why = "";
+	int rc = 0;
+
+	if (*c->service_rules)
+		rc = service_read(c->service_rules, &d->rules, err, sizeof(err));
+	if (rc)
+		return log_err(rc, "%s", err);
+	/* Both were parsed when the file was read; what may be otherwise by now is a user. */
+	rc = match_parse_list(c->filter_include, &d->filter.include, &why);
+	if (!rc)
+		rc = match_parse_list(c->filter_exclude, &d->filter.exclude, &why);
+	if (rc)
+		return log_err(rc, "[filter]: %s", why);
+	*ret = (struct agent_identity){
+		.rules = d->rules,
+		.filter = d->filter.include.n || d->filter.exclude.n ? &d->filter : NULL,
+		.min_age_ns = c->filter_min_age_s * NSEC_PER_SEC,
+	};
+	return 0;
+}
+
 static int daemon_start(struct daemon *d, const struct config *c, int signals)
 {
 	struct agent_options ao = {
@@ -161,6 +191,8 @@ static int daemon_start(struct daemon *d, const struct config *c, int signals)
 	if (!err)
 		err = wait_for_both(d, signals);
 	if (!err)
+		err = read_identity(d, &ao.identity);
+	if (!err)
 		err = choice_new(c, &d->choice);
 	if (!err) {
 		d->runtimes = choice_runtimes(d->choice);
@@ -183,6 +215,7 @@ static void daemon_stop(struct daemon *d)
 	local_free(d->local);
 	closep(&d->wake_fd);
 	choice_free(d->choice);
+	service_free(d->rules);
 	upload_free(d->upload, now_monotonic() + STOP_SEND_NS);
 	store_free(d->store);
 }
@@ -220,6 +253,7 @@ static void to_server(struct daemon *d, const struct window *w, const struct pro
 		.period_ns = c->period_ns,
 		.host = d->host,
 		.plain_pid = d->config->plain_pid,
+		.strip_homes = !d->config->home_paths,
 		.pid_key = d->pid_key,
 		.labels = (const char *const *)d->config->labels,
 		.nlabels = d->config->nlabels,

@@ -43,12 +43,17 @@ struct config {
 	bool runtime_internals;
 	bool strip_process_args;
 	bool plain_pid;
+	bool home_paths;
 	/* [upload] */
 	char *upload_url, *upload_token_file, *upload_ca_file, *upload_proxy;
 	char *upload_symbolize; /* none | host */
 	u32 upload_spool_mb;
 	/* [web] */
 	char *web_listen, *web_token_file, *web_hosts;
+	/* [service], [filter]: patterns as match.h has them */
+	char *service_rules;
+	char *filter_include, *filter_exclude;
+	u32 filter_min_age_s;
 	/* [store] */
 	char *store_path;
 	u32 store_max_mb;
