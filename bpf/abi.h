@@ -57,6 +57,7 @@ enum stack_end {
 	X(DUE)                \
 	X(RUN_NS)             \
 	X(FILTERED)           \
+	X(LEFT_OUT)           \
 	X(LOST_COUNTS_FULL)   \
 	X(LOST_BUSY)          \
 	X(LOST_SCRATCH_BUSY)  \
@@ -94,6 +95,18 @@ enum bpf_stat {
 #undef X
 		BPF_STAT_MAX,
 };
+
+/*
+ * What is known of a thread group (key: tgid) in the filter. With filter_on it is sampled whatever
+ * stands here; else the image of this start and number of execs is not.
+ */
+struct filter_entry {
+	__u64 start_ns;
+	__u32 exec_id;
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct filter_entry) == 16, "filter_entry is an ABI between two compilers");
 
 /*
  * What is counted. A process image is {tgid, start of the thread group's leader, number of

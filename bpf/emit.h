@@ -12,7 +12,8 @@
 #include "bpf/list.h"
 
 const volatile bool kernel_frames = true;
-const volatile bool filter_on = false;
+const volatile bool filter_on = false; /* only whom the filter has */
+const volatile u64 min_age_ns = 0;     /* younger processes are left out */
 const volatile u32 max_frames = 64;
 const volatile u64 hash_seed = 0;
 const volatile u64 addr_mask = ~0ull;
@@ -27,6 +28,8 @@ const volatile u32 scratch_pool = 0; /* slots of the pool */
 
 /* Which hash is written to. A map of its own: all objects share the sampler's. */
 u64 epoch SEC(".data.shared") = 0;
+/* Set as soon as anybody is left out: until then nobody is looked up. */
+u32 leaves_out SEC(".data.shared") = 0;
 u64 last_news = 0; /* racy, and only a matter of a wake-up more or less */
 
 struct {
@@ -56,12 +59,12 @@ struct {
 	__uint(max_entries, 1 << 20);
 } stacks SEC(".maps");
 
-/* Thread groups to sample when filter_on; children join by themselves. */
+/* Thread groups to sample when filter_on, else those not to; children follow their parents. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, u32);
-	__type(value, u8);
+	__type(value, struct filter_entry);
 } filter SEC(".maps");
 
 static __always_inline void stat_add(u32 which, u64 n)
@@ -80,6 +83,21 @@ static __always_inline void stat_add(u32 which, u64 n)
 static __always_inline void stat_inc(u32 which)
 {
 	stat_add(which, 1);
+}
+
+/* Is nothing wanted of the process image? Said before anything is walked. */
+static __always_inline bool left_out(u32 tgid, u64 start_ns, u32 exec_id)
+{
+	struct filter_entry *e;
+
+	if (min_age_ns && bpf_ktime_get_boot_ns() - start_ns < min_age_ns)
+		return true;
+	if (!filter_on && !leaves_out)
+		return false;
+	e = bpf_map_lookup_elem(&filter, &tgid);
+	if (filter_on)
+		return !e;
+	return e && e->start_ns == start_ns && e->exec_id == exec_id;
 }
 
 /*

@@ -697,14 +697,18 @@ static __always_inline void leave(struct task_struct *prev, u32 state, u64 now)
 	w->start = now;
 }
 
+static __always_inline bool is_left_out(struct task_struct *task)
+{
+	return left_out(task->tgid, task->group_leader->start_boottime, (u32)task->self_exec_id);
+}
+
 /* next is back after d nanoseconds, since `start`. */
 static __noinline void came_back(struct task_struct *next, struct wait_slot *slot, u64 now, u64 d)
 {
 	struct wait w = { .n = 1, .key = slot->task, .state = slot->state, .holder = slot->holder };
-	u32 tgid = next->tgid;
 	u64 from = take_from(slot), limit = threshold;
 
-	if (filter_on && !bpf_map_lookup_elem(&filter, &tgid))
+	if (is_left_out(next))
 		return;
 	/* It has been back since, which was not seen, or the slot was seeded too late. */
 	if (slot->switches != switches(next))
@@ -843,12 +847,10 @@ int open_waits(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct wait_slot *w;
 	u64 key, start;
-	u32 tgid;
 
 	if (!task || task->flags & PF_KTHREAD)
 		return 0;
-	tgid = task->tgid;
-	if (filter_on && !bpf_map_lookup_elem(&filter, &tgid))
+	if (!seeding && is_left_out(task))
 		return 0;
 	key = task_key(task);
 	w = find_slot(key);

@@ -108,11 +108,19 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	u64 start = bpf_ktime_get_ns();
 	struct scratch *s;
 	struct walk *w;
+	u64 born;
+	u32 exec_id;
 	long bytes = 0;
 
 	/* Idle is excluded by the event where the kernel can; here for events where it cannot. */
-	if (!tgid || (filter_on && !bpf_map_lookup_elem(&filter, &tgid))) {
+	if (!tgid) {
 		stat_inc(BPF_STAT_FILTERED);
+		return 0;
+	}
+	born = BPF_CORE_READ(task, group_leader, start_boottime);
+	exec_id = (u32)BPF_CORE_READ(task, self_exec_id);
+	if (left_out(tgid, born, exec_id)) {
+		stat_inc(filter_on ? BPF_STAT_FILTERED : BPF_STAT_LEFT_OUT);
 		return 0;
 	}
 	stat_inc(BPF_STAT_DUE);
@@ -125,8 +133,8 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	}
 	s->busy = 1;
 	s->ev.key.tgid = tgid;
-	s->ev.key.start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
-	s->ev.key.exec_id = (u32)BPF_CORE_READ(task, self_exec_id);
+	s->ev.key.start_ns = born;
+	s->ev.key.exec_id = exec_id;
 	s->ev.key.call = -1;
 
 	w = &s->walk;
@@ -175,15 +183,27 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* With filter_on: children of sampled processes are sampled from their first instruction. */
+/* Is the process in the filter, as the image that it is? */
+static __always_inline bool left_out_or_chosen(struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	struct filter_entry *e = bpf_map_lookup_elem(&filter, &tgid);
+
+	return e && (filter_on || (e->start_ns == task->group_leader->start_boottime &&
+				   e->exec_id == (u32)task->self_exec_id));
+}
+
+/* What holds for a process holds for its children, from their first instruction to an exec. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 {
+	struct filter_entry entry = { .start_ns = child->start_boottime };
 	u32 from = parent->tgid, to = child->tgid;
-	u8 one = 1;
 
-	if (from != to && bpf_map_lookup_elem(&filter, &from))
-		bpf_map_update_elem(&filter, &to, &one, BPF_ANY);
+	if (from == to || !left_out_or_chosen(parent))
+		return 0;
+	entry.exec_id = (u32)child->self_exec_id;
+	bpf_map_update_elem(&filter, &to, &entry, BPF_ANY);
 	return 0;
 }
 

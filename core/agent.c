@@ -4,6 +4,7 @@
 
 #include "cpus.h"
 #include "features.h"
+#include "identity.h"
 #include "kallsyms.h"
 #include "line.h"
 #include "log.h"
@@ -63,6 +64,7 @@ struct agent {
 	bool offcpu_paused;
 	struct line *line;
 	struct perfmaps *perfmaps;
+	struct identities *identities;
 	struct {
 		struct window *w;
 		struct naming *naming; /* NULL: done, or no memory for it */
@@ -238,6 +240,7 @@ static void make_offcpu(struct agent *a, const struct agent_options *o)
 		.lock_only = !o->offcpu,
 		.kernel_frames = o->kernel_frames,
 		.only_pids = o->only_pids,
+		.min_age_ns = o->identity.min_age_ns,
 		.max_frames = o->max_frames,
 		.news_pause_ns = NEWS_PAUSE_NS,
 	};
@@ -262,12 +265,41 @@ static void start_offcpu(struct agent *a)
 	a->offcpu = NULL;
 }
 
+/* --- identities ------------------------------------------------------------------------------- */
+
+static void on_verdict(void *arg, u32 tgid, u64 start_ns, u32 exec_id, bool left_out)
+{
+	struct agent *a = arg;
+	int err = sampler_leave_out(a->sampler, tgid, start_ns, exec_id, left_out);
+
+	/* Its samples are taken, then, and dropped here. */
+	if (err)
+		log_debug("process %u is not left out in the kernel: %s", tgid, strerror(-err));
+}
+
+static struct identities *make_identities(struct agent *a, const struct agent_options *o)
+{
+	const struct identity_options io = {
+		.proc = "/proc",
+		/* The host's, also from within a container that sees its processes. */
+		.root = access("/proc/1/root/.", X_OK) ? "/" : "/proc/1/root",
+		.rules = o->identity.rules,
+		.filter = o->identity.filter,
+		.all = o->only_pids,
+		.verdict = o->only_pids ? NULL : on_verdict,
+		.arg = a,
+	};
+
+	return identities_new(a->procs, a->reader, &io);
+}
+
 int agent_new(const struct agent_options *o, struct agent **ret)
 {
 	struct sampler_options so = {
 		.kernel_frames = o->kernel_frames,
 		.max_frames = o->max_frames,
 		.only_pids = o->only_pids,
+		.min_age_ns = o->identity.min_age_ns,
 		.news_pause_ns = o->table_bytes ? NEWS_PAUSE_NS : 0,
 	};
 	struct line_options lo = { .with_cmdline = o->with_cmdline, .service = o->service };
@@ -292,7 +324,8 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	a->procs = a->modules ? processes_new(a->modules, "/proc", o->with_cmdline) : NULL;
 	a->reader = reader_new();
 	a->perfmaps = a->reader ? perfmaps_new(a->reader, "/proc") : NULL;
-	if (a->epoll_fd < 0 || !a->procs || !a->perfmaps) {
+	a->identities = a->perfmaps ? make_identities(a, o) : NULL;
+	if (a->epoll_fd < 0 || !a->procs || !a->identities) {
 		log_err(err, "cannot start: out of memory or descriptors");
 		goto fail;
 	}
@@ -316,6 +349,7 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	err = o->runtimes ? make_runtimes(a, o->runtimes) : 0;
 	lo.runtimes = a->runtimes;
 	lo.perfmaps = a->perfmaps;
+	lo.identities = a->identities;
 	lo.internals = o->runtimes && o->runtimes->internals;
 	lo.wait_tables = o->offcpu_tables;
 	lo.lock_only = o->lock && !o->offcpu;
@@ -365,6 +399,7 @@ void agent_free(struct agent *a)
 		window_free(a->namings[i].w);
 	}
 	perfmaps_free(a->perfmaps);
+	identities_free(a->identities);
 	processes_free(a->procs);
 	modules_free(a->modules);
 	kallsyms_free(a->kallsyms);
@@ -391,6 +426,7 @@ static u64 samples_due(struct agent *a)
 {
 	u64 due = sampler_stat(a->sampler, BPF_STAT_DUE);
 
+	due += sampler_stat(a->sampler, BPF_STAT_LEFT_OUT);
 	return a->only_pids ? due + sampler_stat(a->sampler, BPF_STAT_FILTERED) : due;
 }
 
@@ -495,6 +531,7 @@ static void cycle(struct agent *a)
 	if (a->runtimes)
 		runtimes_round(a->runtimes, now_monotonic());
 	perfmaps_round(a->perfmaps, now_monotonic());
+	identities_round(a->identities, now_monotonic());
 }
 
 /* --- names ----------------------------------------------------------------------------------- */
@@ -558,6 +595,7 @@ static void update_stats(struct agent *a)
 		enum stat_id to;
 	} pairs[] = {
 		{ BPF_STAT_DUE, STAT_samples_due },
+		{ BPF_STAT_LEFT_OUT, STAT_samples_passed_over },
 		{ BPF_STAT_LOST_COUNTS_FULL, STAT_lost_counts_full },
 		{ BPF_STAT_LOST_BUSY, STAT_lost_busy },
 		{ BPF_STAT_LOST_SCRATCH_BUSY, STAT_lost_scratch_busy },

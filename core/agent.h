@@ -12,7 +12,9 @@
 #include "tables.h"
 
 struct agent;
+struct match_filter;
 struct modules;
+struct service_rules;
 struct window;
 
 /* Interpreters' stacks. */
@@ -21,6 +23,13 @@ struct agent_runtimes {
 	u32 (*hz)(void *arg, const struct unwinder *u); /* arg: choice.arg */
 	bool internals;
 	bool no_wall; /* nobody wants their own sample types: waiting threads are let be */
+};
+
+/* Names of services, and whom to leave out. All borrowed for the agent's life. */
+struct agent_identity {
+	const struct service_rules *rules; /* NULL: none */
+	const struct match_filter *filter; /* NULL: all are wanted */
+	u64 min_age_ns;
 };
 
 struct agent_options {
@@ -36,6 +45,7 @@ struct agent_options {
 	const char *service;   /* one profile for all; NULL: one per service */
 	u64 table_bytes;       /* budget for unwind tables; 0: frame pointers only */
 	const char *cache_dir; /* of unwind tables; may be NULL */
+	struct agent_identity identity;
 	const struct agent_runtimes *runtimes; /* borrowed, like all behind it; NULL: native only */
 };
 

@@ -14,11 +14,13 @@
 #include "guard.h"
 #include "local.h"
 #include "log.h"
+#include "match.h"
 #include "notify.h"
 #include "pprof.h"
 #include "preflight.h"
 #include "remote.h"
 #include "report.h"
+#include "service.h"
 #include "store.h"
 #include "upload.h"
 
@@ -64,6 +66,8 @@ struct daemon {
 	struct config *config;
 	struct config fresh; /* what to go on with, when work ended with ANEW */
 	struct choice *choice;
+	struct service_rules *rules; /* NULL: none */
+	struct match_filter filter;
 	struct agent_runtimes runtimes;
 	struct agent *agent; /* NULL: profiling is off */
 	struct store *store;
@@ -156,6 +160,33 @@ static int wait_for_all(struct daemon *d)
 	return local_watch(d->local, d->wake_fd);
 }
 
+/* What the file says of names and of who is wanted. */
+static int read_identity(struct daemon *d, struct agent_identity *ret)
+{
+	const struct config *c = d->config;
+	char err[512];
+	const char *why = "";
+	int rc = 0;
+
+	d->filter = (struct match_filter){ 0 };
+	if (*c->service_rules)
+		rc = service_read(c->service_rules, &d->rules, err, sizeof(err));
+	if (rc)
+		return log_err(rc, "%s", err);
+	/* Both were parsed when the file was read; what may be otherwise by now is a user. */
+	rc = match_parse_list(c->filter_include, &d->filter.include, &why);
+	if (!rc)
+		rc = match_parse_list(c->filter_exclude, &d->filter.exclude, &why);
+	if (rc)
+		return log_err(rc, "[filter]: %s", why);
+	*ret = (struct agent_identity){
+		.rules = d->rules,
+		.filter = d->filter.include.n || d->filter.exclude.n ? &d->filter : NULL,
+		.min_age_ns = c->filter_min_age_s * NSEC_PER_SEC,
+	};
+	return 0;
+}
+
 static bool has_runtimes(const struct config *c)
 {
 	return c->python_stacks || *c->runtime_stacks || c->nruntimes;
@@ -194,7 +225,9 @@ static int start_agent(struct daemon *d)
 
 	snprintf(cache, sizeof(cache), "%s/tables", c->store_path);
 	ao.cache_dir = cache;
-	err = choice_new(c, &d->choice);
+	err = read_identity(d, &ao.identity);
+	if (!err)
+		err = choice_new(c, &d->choice);
 	if (err)
 		return err;
 	d->runtimes = choice_runtimes(d->choice);
@@ -215,6 +248,8 @@ static void stop_sampling(struct daemon *d)
 	d->agent = NULL;
 	choice_free(d->choice);
 	d->choice = NULL;
+	service_free(d->rules);
+	d->rules = NULL;
 	tell_page(d);
 }
 
@@ -347,6 +382,7 @@ static void to_server(struct daemon *d, const struct window *w, const struct pro
 		.period_ns = c->period_ns,
 		.host = d->host,
 		.plain_pid = d->config->plain_pid,
+		.strip_homes = !d->config->home_paths,
 		.pid_key = d->pid_key,
 		.labels = (const char *const *)d->config->labels,
 		.nlabels = d->config->nlabels,

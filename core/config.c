@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "htab.h"
+#include "identity.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -35,6 +36,7 @@ enum type {
 	TYPE_PATH,
 	TYPE_WORD,
 	TYPE_NAMES,
+	TYPE_MATCH,
 };
 
 struct row {
@@ -105,6 +107,8 @@ static const struct row rows[] = {
 	     "of a command line only the executable's base name leaves the host"),
 	BOOL("ebpf_profiler", "plain_pid", plain_pid, "false",
 	     "send pids as they are; false sends a keyed hash", .live = true),
+	BOOL("ebpf_profiler", "home_paths", home_paths, "false",
+	     "send where below home directories files lie; false sends their names only"),
 	OPTIONAL_STRING(TYPE_URL, "upload", "url", upload_url,
 	       "http:// or https:// URL without query", "",
 	       "server to send to; empty: nothing leaves the host"),
@@ -142,6 +146,17 @@ static const struct row rows[] = {
 	       "PEM file of the authorities to trust there; empty: the system's"),
 	NUMBER("remote", "poll_s", remote_poll_s, 1, 86400, "60",
 	       "seconds between two questions to it"),
+	OPTIONAL_STRING(TYPE_PATH, "service", "rules", service_rules,
+	       "absolute path", "",
+	       "file with rules that name services"),
+	OPTIONAL_STRING(TYPE_MATCH, "filter", "include", filter_include,
+	       "KIND:PATTERN separated by commas", "",
+	       "processes to profile; empty: all"),
+	OPTIONAL_STRING(TYPE_MATCH, "filter", "exclude", filter_exclude,
+	       "KIND:PATTERN separated by commas", "",
+	       "processes to leave out"),
+	NUMBER("filter", "min_age_s", filter_min_age_s, 0, 86400, "0",
+	       "seconds that a process must have lived before it is profiled"),
 	STRING(TYPE_PATH, "store", "path", store_path, "absolute path", "/var/lib/ebpfprofiler",
 	       "directory of the local store and of the spool"),
 	NUMBER("store", "max_mb", store_max_mb, 1, 1048576, "512",
@@ -168,17 +183,8 @@ static const struct row runtime_rows[] = {
 
 /* Names that profiles already carry with a meaning of our own. */
 static const char *const reserved_labels[] = {
-	"host",
-	"container",
-	"k8s.pod",
-	"process.executable",
-	"process.command_line",
-	"pid",
-	"thread.name",
-	"thread.state",
-	"wait",
-	"lock.address",
-	"lock.holder",
+	"host", "process.executable", "process.command_line", "pid", "thread.name", "thread.state",
+	"wait", "lock.address",       "lock.holder",
 };
 
 struct parse {
@@ -463,6 +469,16 @@ static bool lists(const char *list, const char *name)
 	return false;
 }
 
+static bool match_ok(const char *list)
+{
+	struct match_list *l = malloc(sizeof(*l));
+	const char *why;
+	bool ok = l && !match_parse_list(list, l, &why);
+
+	free(l);
+	return ok;
+}
+
 static bool string_fits(const struct row *row, const char *value)
 {
 	if (!*value)
@@ -478,6 +494,8 @@ static bool string_fits(const struct row *row, const char *value)
 		return *value == '/';
 	case TYPE_NAMES:
 		return names_ok(value);
+	case TYPE_MATCH:
+		return match_ok(value);
 	default:
 		return !has_blank(value);
 	}
@@ -571,6 +589,7 @@ static bool label_has_name(const char *label, const char *name)
 
 static int check_label(struct parse *p, const char *name, const char *value)
 {
+	bool own = false;
 	u32 i;
 
 	if (!label_name_ok(name))
@@ -578,12 +597,15 @@ static int check_label(struct parse *p, const char *name, const char *value)
 			    "[labels] %s: expected a name of letters, digits, _ and . that does "
 			    "not begin with a digit or .",
 			    name);
+	for (i = 0; i < IDENTITY_MAX; i++)
+		own |= !strcmp(name, identity_label_name(i));
 	for (i = 0; i < ARRAY_SIZE(reserved_labels); i++)
-		if (!strcmp(name, reserved_labels[i]))
-			return fail(p, -EINVAL,
-				    "[labels] %s: the profiler sets this label itself, expected "
-				    "another name",
-				    name);
+		own |= !strcmp(name, reserved_labels[i]);
+	if (own)
+		return fail(p, -EINVAL,
+			    "[labels] %s: the profiler sets this label itself, expected "
+			    "another name",
+			    name);
 	for (i = 0; i < p->c->nlabels; i++)
 		if (label_has_name(p->c->labels[i], name))
 			return fail(p, -EINVAL, "[labels] %s: already set on line %u", name,

@@ -43,6 +43,7 @@ struct config {
 	bool runtime_internals;
 	bool strip_process_args;
 	bool plain_pid;
+	bool home_paths;
 	/* [upload] */
 	char *upload_url, *upload_token_file, *upload_ca_file, *upload_proxy;
 	char *upload_symbolize; /* none | host */
@@ -52,6 +53,10 @@ struct config {
 	/* [remote] */
 	char *remote_url, *remote_token_file, *remote_ca_file;
 	u32 remote_poll_s;
+	/* [service], [filter]: patterns as match.h has them */
+	char *service_rules;
+	char *filter_include, *filter_exclude;
+	u32 filter_min_age_s;
 	/* [store] */
 	char *store_path;
 	u32 store_max_mb;

@@ -810,7 +810,7 @@ static int collect(struct collector *c)
 	if (err)
 		return err;
 	find_runtime(c);
-	processes_identify(c->procs, c->process);
+	processes_read_cmdline(c->procs, c->process);
 	if (c->process->exe)
 		c->dump->exe = strdup(c->process->exe);
 	if (c->process->cmdline)

@@ -16,11 +16,11 @@
 
 struct fold_index {
 	struct strtab text;
-	struct htab locations, stacks, labels, profiles, samples;
+	struct htab locations, stacks, labels, identities, profiles, samples;
 	struct fold_ref *refs; /* what the entries of `samples` mean */
 	u32 nrefs, refs_cap;
 	u32 sample_frames; /* sum over all refs */
-	u32 locations_cap, frames_cap, stacks_cap, labels_cap, profiles_cap;
+	u32 locations_cap, frames_cap, stacks_cap, labels_cap, identities_cap, profiles_cap;
 };
 
 struct window *window_new(u64 start_ns)
@@ -46,6 +46,7 @@ static void index_free(struct fold_index *x)
 	htab_fini(&x->locations);
 	htab_fini(&x->stacks);
 	htab_fini(&x->labels);
+	htab_fini(&x->identities);
 	htab_fini(&x->profiles);
 	htab_fini(&x->samples);
 	free(x->refs);
@@ -66,6 +67,7 @@ void window_free(struct window *w)
 	free(w->frames);
 	free(w->stacks);
 	free(w->labels);
+	free(w->identities);
 	free(w->profiles);
 	index_free(w->index);
 	free(w);
@@ -196,6 +198,34 @@ static int stack_get(struct window *w, const struct sample *s, u32 *ret)
 	return 0;
 }
 
+static int identity_get(struct window *w, const char *const *who, u64 *ret)
+{
+	struct fold_index *x = w->index;
+	struct identity_set set;
+	u32 pos, i;
+	u64 hash;
+	int err;
+
+	for (i = 0; i < IDENTITY_MAX; i++)
+		if ((err = intern(w, who ? who[i] : NULL, &set.label[i])))
+			return err;
+	hash = hash_bytes(&set, sizeof(set));
+	for (pos = htab_start(&x->identities, hash); htab_next(&x->identities, hash, &pos, &i);) {
+		if (!memcmp(&w->identities[i], &set, sizeof(set))) {
+			*ret = i;
+			return 0;
+		}
+	}
+	err = VEC_RESERVE(w->identities, x->identities_cap, w->nidentities + 1, WINDOW_MAX_SAMPLES);
+	if (!err)
+		err = htab_insert(&x->identities, hash, w->nidentities);
+	if (err)
+		return err;
+	w->identities[w->nidentities] = set;
+	*ret = w->nidentities++;
+	return 0;
+}
+
 static int labels_get(struct window *w, const struct sample *s, u32 *ret)
 {
 	struct fold_index *x = w->index;
@@ -205,7 +235,7 @@ static int labels_get(struct window *w, const struct sample *s, u32 *ret)
 	int err;
 
 	if ((err = intern(w, s->exe, &l.exe)) || (err = intern(w, s->cmdline, &l.cmdline)) ||
-	    (err = intern(w, s->thread, &l.thread)))
+	    (err = intern(w, s->thread, &l.thread)) || (err = identity_get(w, s->who, &l.identity)))
 		return err;
 	for (i = 0; i < l.nlabels; i++) {
 		l.labels[i].key = s->labels[i].key;
@@ -233,7 +263,7 @@ static int labels_get(struct window *w, const struct sample *s, u32 *ret)
 
 static u64 profile_hash(const struct profile *p)
 {
-	u64 key[] = { (uintptr_t)p->type, (uintptr_t)p->service, (uintptr_t)p->container };
+	u64 key[] = { (uintptr_t)p->type, (uintptr_t)p->service };
 
 	return hash_bytes(key, sizeof(key));
 }
@@ -246,15 +276,13 @@ static int profile_get(struct window *w, const struct sample *s, u32 *ret)
 	u64 hash;
 	int err;
 
-	if ((err = intern(w, s->service, &p.service)) ||
-	    (err = intern(w, s->container, &p.container)))
+	if ((err = intern(w, s->service, &p.service)))
 		return err;
 	hash = profile_hash(&p);
 	for (pos = htab_start(&x->profiles, hash); htab_next(&x->profiles, hash, &pos, &i);) {
 		const struct profile *have = &w->profiles[i];
 
-		if (have->type == p.type && have->service == p.service &&
-		    have->container == p.container) {
+		if (have->type == p.type && have->service == p.service) {
 			*ret = i;
 			return 0;
 		}
@@ -264,9 +292,23 @@ static int profile_get(struct window *w, const struct sample *s, u32 *ret)
 		err = htab_insert(&x->profiles, hash, w->nprofiles);
 	if (err)
 		return err;
+	p.container = "";
 	w->profiles[w->nprofiles] = p;
 	*ret = w->nprofiles++;
 	return 0;
+}
+
+/* After a sample came in: is all of the profile still of one container? */
+static void set_container(struct window *w, u32 profile, u32 labels)
+{
+	const char *c = w->identities[w->labels[labels].identity].label[IDENTITY_CONTAINER];
+	struct profile *p = &w->profiles[profile];
+
+	c = c ? c : "";
+	if (p->nsamples == 1)
+		p->container = c;
+	else if (p->container != c)
+		p->container = "";
 }
 
 /* Takes back a profile that profile_get() has just made. */
@@ -345,7 +387,9 @@ int fold_add(struct window *w, const struct sample *s, struct fold_ref *ret)
 	    (err = profile_get(w, s, &profile)))
 		return err;
 	err = sample_get(w, profile, stack, labels, ret);
-	if (err && !w->profiles[profile].nsamples)
+	if (!err)
+		set_container(w, profile, labels);
+	else if (!w->profiles[profile].nsamples)
 		profile_drop_last(w);
 	return err;
 }

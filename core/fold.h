@@ -7,6 +7,7 @@
 #pragma once
 
 #include "util.h"
+#include "identity.h"
 #include "stack.h"
 
 #define WINDOW_MAX_LOCATIONS (1u << 22)
@@ -35,8 +36,14 @@ struct stack {
 	enum sample_list list;
 };
 
+/* Labels that tell who a process is, each NULL when not known. */
+struct identity_set {
+	const char *label[IDENTITY_MAX];
+};
+
 struct label_set {
 	const char *exe, *cmdline /* or NULL */, *thread;
+	u64 identity; /* in window.identities */
 	u32 pid;
 	u32 nlabels;
 	struct sample_label labels[SAMPLE_LABELS_MAX];
@@ -50,7 +57,8 @@ struct profile_sample {
 
 struct profile {
 	const struct sample_type *type;
-	const char *service, *container;
+	const char *service;
+	const char *container; /* that all its samples are of; "": of none, or of several */
 	struct profile_sample *samples;
 	u32 nsamples, cap;
 };
@@ -65,6 +73,8 @@ struct window {
 	u32 nstacks;
 	struct label_set *labels;
 	u32 nlabels;
+	struct identity_set *identities;
+	u32 nidentities;
 	struct profile *profiles;
 	u32 nprofiles;
 	u64 ends[STACK_END_MAX];      /* on-CPU samples by how their stack ended */

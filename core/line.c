@@ -16,6 +16,7 @@ struct epoch_key {
 	struct fold_ref wall; /* in the profile of the runtime's own type */
 	struct fold_ref lock; /* in the profile of locks */
 	bool lost;            /* the window had no room for it */
+	bool left_out;        /* nothing of its process is kept */
 	bool has_wall, has_lock;
 };
 
@@ -52,6 +53,7 @@ struct line *line_new(struct processes *procs, struct tables *tables,
 		.runtimes = o->runtimes,
 		.kallsyms = kallsyms,
 		.perfmaps = o->perfmaps,
+		.identities = o->identities,
 		.with_cmdline = o->with_cmdline,
 		.internals = o->internals,
 		.wait_tables = o->wait_tables,
@@ -128,10 +130,8 @@ static struct epoch_key *find_key(struct epoch *e, const struct stack_key *key, 
 
 static void set_service(const struct line *l, struct sample *s)
 {
-	if (!l->service)
-		return;
-	s->service = l->service;
-	s->container = "";
+	if (l->service)
+		s->service = l->service;
 }
 
 /* The same sample once more, in the profile of its runtime. */
@@ -160,6 +160,17 @@ static void add_lock(struct line *l, struct window *w, struct epoch_key *entry)
 		stat_inc(STAT_lock_lost);
 }
 
+static int add_key(struct epoch *e, u64 hash, const struct epoch_key *key)
+{
+	int err = VEC_RESERVE(e->keys, e->cap, e->nkeys + 1, EPOCH_STACKS_MAX);
+
+	if (!err)
+		err = htab_insert(&e->by_key, hash, e->nkeys);
+	if (!err)
+		e->keys[e->nkeys++] = *key;
+	return err;
+}
+
 int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool last_try)
 {
 	struct epoch_key entry = { .lost = false };
@@ -179,13 +190,15 @@ int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool la
 	if (find_key(e, &ev->key, hash))
 		return 0;
 	err = stack_join(l->joiner, ev, len, last_try, &s);
+	if (err == -ECANCELED)
+		return add_key(e, hash, &(struct epoch_key){ .key = ev->key, .left_out = true });
 	if (err)
 		return err;
 	/* Only the profile of locks is wanted: it is the sample. */
 	both = !l->lock_only || !stack_lock(l->joiner, &s);
 	set_service(l, &s);
 	if (VEC_RESERVE(e->keys, e->cap, e->nkeys + 1, EPOCH_STACKS_MAX))
-		return -ENOMEM;
+		return -ENOMEM; /* before anything goes into the window */
 	err = fold_add(e->window, &s, &entry.ref);
 	entry.lost = err != 0;
 	if (!entry.lost) {
@@ -193,11 +206,7 @@ int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool la
 		if (both)
 			add_lock(l, e->window, &entry);
 	}
-	err = htab_insert(&e->by_key, hash, e->nkeys);
-	if (err)
-		return err;
-	e->keys[e->nkeys++] = entry;
-	return 0;
+	return add_key(e, hash, &entry);
 }
 
 void line_count(struct line *l, u64 epoch, const struct stack_key *key, const struct stack_count *c)
@@ -209,6 +218,10 @@ void line_count(struct line *l, u64 epoch, const struct stack_key *key, const st
 
 	if (!k) {
 		stat_add(off ? STAT_wait_lost_ring_full : STAT_lost_ring_full, c->count);
+		return;
+	}
+	if (k->left_out) {
+		stat_add(off ? STAT_waits_left_out : STAT_samples_left_out, c->count);
 		return;
 	}
 	if (k->lost) {

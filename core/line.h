@@ -10,6 +10,7 @@
 #include "task_event.h"
 
 struct line;
+struct identities;
 struct kallsyms;
 struct perfmaps;
 struct modules;
@@ -21,12 +22,13 @@ struct tables;
 struct line_options {
 	u64 period_ns; /* what one sample stands for */
 	bool with_cmdline;
-	const char *service;       /* one profile of this name for all; NULL: one per service */
-	struct runtimes *runtimes; /* borrowed; NULL: interpreters stay native */
-	struct perfmaps *perfmaps; /* borrowed; NULL: code made at run time unnamed */
-	bool internals;            /* their own loop frames are shown, too */
-	bool lock_only;            /* of waits, those for locks only */
-	bool wait_tables;          /* user stacks of waits are walked by tables */
+	const char *service;           /* one profile of this name for all; NULL: one per service */
+	struct runtimes *runtimes;     /* borrowed; NULL: interpreters stay native */
+	struct perfmaps *perfmaps;     /* borrowed; NULL: code made at run time unnamed */
+	struct identities *identities; /* borrowed; NULL: services are executables */
+	bool internals;                /* their own loop frames are shown, too */
+	bool lock_only;                /* of waits, those for locks only */
+	bool wait_tables;              /* user stacks of waits are walked by tables */
 };
 
 /* Books are borrowed; tables and kallsyms may be NULL. Owned; NULL when out of memory. */

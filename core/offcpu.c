@@ -178,6 +178,7 @@ static int set_constants(struct offcpu *o)
 		seed = now_monotonic();
 	ro->kernel_frames = o->o.kernel_frames;
 	ro->filter_on = o->o.only_pids;
+	ro->min_age_ns = o->o.min_age_ns;
 	ro->max_frames = MIN(o->o.max_frames, (u32)MAX_USER_FRAMES);
 	ro->hash_seed = seed;
 	ro->addr_mask = sampler_address_mask();

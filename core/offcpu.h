@@ -30,6 +30,7 @@ struct offcpu_options {
 	bool lock_only; /* and no other wait is of interest */
 	bool kernel_frames;
 	bool only_pids; /* the sampler's choice */
+	u64 min_age_ns; /* likewise */
 	u32 max_frames;
 	u64 news_pause_ns;     /* as the sampler's */
 	struct reader *reader; /* for stacks of threads that still wait; borrowed */

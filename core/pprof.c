@@ -15,6 +15,7 @@
 #include "strtab.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <nettle/hmac.h>
 #include <string.h>
@@ -126,7 +127,7 @@ struct builder {
 	 */
 	int err;
 	struct strtab strings; /* its arena holds everything else as well */
-	struct memo locations, stacks, label_sets, shared_labels[LABEL_SHARED_MAX];
+	struct memo locations, stacks, label_sets, identities, shared_labels[LABEL_SHARED_MAX];
 	struct htab mappings_by_key, functions_by_key;
 	struct mapping **mappings;
 	Pprof__Location **locs;
@@ -148,6 +149,7 @@ static void builder_fini(struct builder *b)
 	memo_fini(&b->locations);
 	memo_fini(&b->stacks);
 	memo_fini(&b->label_sets);
+	memo_fini(&b->identities);
 	for (i = 0; i < LABEL_SHARED_MAX; i++)
 		memo_fini(&b->shared_labels[i]);
 	htab_fini(&b->mappings_by_key);
@@ -188,14 +190,51 @@ static bool grow(struct builder *b, void *list, u32 n, u32 *cap)
 }
 #define GROW(b, list) grow((b), &(b)->list, (b)->n##list, &(b)->list##_cap)
 
-/* Number of a text of the window, which is clean; NULL is "". */
+/*
+ * Where a path of a home directory begins in a text, NULL: nowhere. "~" of people, not of services,
+ * whose homes lie elsewhere.
+ */
+static const char *home_path(const char *s)
+{
+	static const char *const homes[] = { "/home/", "/root/", "/var/home/", "/export/home/" };
+	const char *first = NULL;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(homes); i++) {
+		const char *at = s;
+
+		while ((at = strstr(at, homes[i]))) {
+			/* "/srv/home/" is none; "file:///home/" is. */
+			if (at == s || (!isalnum((u8)at[-1]) && !strchr("._-", at[-1])))
+				break;
+			at++;
+		}
+		if (at && (!first || at < first))
+			first = at;
+	}
+	return first;
+}
+
+/*
+ * Number of a text of the window, which is clean; NULL is "". With strip_homes all that may be a
+ * directory goes from it: up to its last '/'.
+ */
 static u32 text(struct builder *b, const char *s)
 {
+	const char *home = s && b->o->strip_homes ? home_path(s) : NULL;
+	_cleanup_free_ char *without = NULL;
 	u32 i = 0;
 	int err;
 
 	if (b->err || !s)
 		return 0;
+	if (home) {
+		if (asprintf(&without, "%.*s%s", (int)(home - s), s, strrchr(s, '/') + 1) < 0) {
+			fail(b, -ENOMEM);
+			return 0;
+		}
+		s = without;
+	}
 	err = strtab_add(&b->strings, s, strlen(s), &i);
 	if (err)
 		fail(b, err);
@@ -500,14 +539,16 @@ static void add_shared_label(struct builder *b, struct label_list *list, enum sh
 
 static bool reserved_label(const char *key)
 {
-	static const char *const names[] = { "host",         "container", "process.executable",
-					     "thread.name",  "pid",       "process.command_line",
-					     "thread.state", "wait",      "lock.address",
-					     "lock.holder" };
+	static const char *const names[] = { "host", "process.executable", "thread.name",
+					     "pid",  "thread.state",       "process.command_line",
+					     "wait", "lock.address",       "lock.holder" };
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(names[i], key))
+			return true;
+	for (i = 0; i < IDENTITY_MAX; i++)
+		if (!strcmp(identity_label_name(i), key))
 			return true;
 	return false;
 }
@@ -540,7 +581,6 @@ static void common_labels(struct builder *b)
 		return;
 	if (o->host)
 		add_string_label(b, &list, "host", foreign_text(b, o->host, strlen(o->host)));
-	add_string_label(b, &list, "container", text(b, b->profiles[0]->container));
 	for (i = 0; i < o->nlabels; i++)
 		add_extra_label(b, &list, o->labels[i]);
 	b->common = list.labels;
@@ -577,11 +617,11 @@ static void add_pid_label(struct builder *b, struct label_list *list, u32 pid)
 	list->labels[list->n++] = l;
 }
 
-/* Labels of a label set, the common ones first; NULL after a failure. */
-static const struct label_list *label_list_get(struct builder *b, u32 index)
+/* Labels that tell who it is, shared by all label sets of the same; NULL after a failure. */
+static const struct label_list *identity_get(struct builder *b, u32 index)
 {
-	const struct label_set *s = &b->w->labels[index];
-	struct label_list *list = memo_get(&b->label_sets, index);
+	const struct identity_set *s = &b->w->identities[index];
+	struct label_list *list = memo_get(&b->identities, index);
 	u32 i;
 	int err;
 
@@ -591,7 +631,34 @@ static const struct label_list *label_list_get(struct builder *b, u32 index)
 	if (!list)
 		return NULL;
 	list->n = 0;
-	list->labels = alloc(b, b->ncommon + 4 + s->nlabels, sizeof(*list->labels));
+	list->labels = alloc(b, IDENTITY_MAX, sizeof(*list->labels));
+	if (!list->labels)
+		return NULL;
+	for (i = 0; i < IDENTITY_MAX; i++)
+		add_string_label(b, list, identity_label_name(i), text(b, s->label[i]));
+	err = memo_put(&b->identities, index, list);
+	if (err)
+		fail(b, err);
+	return list;
+}
+
+/* Labels of a label set, the common ones first; NULL after a failure. */
+static const struct label_list *label_list_get(struct builder *b, u32 index)
+{
+	const struct label_set *s = &b->w->labels[index];
+	struct label_list *list = memo_get(&b->label_sets, index);
+	const struct label_list *who;
+	u32 i;
+	int err;
+
+	if (list)
+		return list;
+	who = identity_get(b, (u32)s->identity);
+	list = alloc(b, 1, sizeof(*list));
+	if (!who || !list)
+		return NULL;
+	list->n = 0;
+	list->labels = alloc(b, b->ncommon + 4 + who->n + s->nlabels, sizeof(*list->labels));
 	if (!list->labels)
 		return NULL;
 	for (; list->n < b->ncommon; list->n++)
@@ -600,6 +667,8 @@ static const struct label_list *label_list_get(struct builder *b, u32 index)
 	add_shared_label(b, list, LABEL_THREAD, s->thread);
 	add_shared_label(b, list, LABEL_CMDLINE, s->cmdline);
 	add_pid_label(b, list, s->pid);
+	for (i = 0; i < who->n; i++)
+		list->labels[list->n++] = who->labels[i];
 	for (i = 0; i < s->nlabels; i++)
 		add_string_label(b, list, s->labels[i].key, text(b, s->labels[i].value));
 	err = memo_put(&b->label_sets, index, list);

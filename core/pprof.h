@@ -15,6 +15,7 @@ struct pprof_options {
 	bool names; /* write functions of native frames; false: bare, for symbolizing servers */
 	bool time_is_end; /* Coroot reads time_nanos as the window's end; all others as its start */
 	u64 period_ns;    /* of one cpu sample */
+	bool strip_homes; /* of files below home directories only names are written */
 	const char *host;
 	bool plain_pid;
 	const u8 *pid_key; /* 32 bytes, for the keyed hash of pids unless plain_pid */
@@ -35,8 +36,8 @@ int pprof_encode(const struct window *w, const struct profile *p, const struct p
 		 u8 **ret, size_t *ret_len);
 /*
  * Several profiles of one window, of different types, as one: each sample has a value for every
- * type, 0 for those of the others. The first one names the default type and the main binary, and
- * its container is everybody's. n is 1..PPROF_PROFILES_MAX.
+ * type, 0 for those of the others. The first one names the default type and the main binary. n is
+ * 1..PPROF_PROFILES_MAX.
  */
 #define PPROF_PROFILES_MAX 8
 int pprof_encode_all(const struct window *w, const struct profile *const *p, u32 n,

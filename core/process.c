@@ -27,8 +27,6 @@
 #define INSERT_ONE_BY_ONE 64
 #define OVERLAP_REBUILD   4096
 
-enum { CONTAINER_UNKNOWN, CONTAINER_KNOWN };
-
 /* A file as mappings name it; one per distinct name, shared by all processes. */
 struct file {
 	u32 refs;
@@ -743,7 +741,6 @@ static void on_fork(struct processes *ps, const struct task_event *ev)
 		return;
 	}
 	memcpy(p->comm, parent->comm, sizeof(p->comm));
-	memcpy(p->container, parent->container, sizeof(p->container));
 	p->exe = dup_or_null(parent->exe);
 	p->cmdline = dup_or_null(parent->cmdline);
 	p->forked = true;
@@ -772,7 +769,6 @@ static void on_exec(struct processes *ps, const struct task_event *ev)
 		return;
 	p->ppid = old->ppid;
 	p->start_ticks = old->start_ticks;
-	memcpy(p->container, old->container, sizeof(p->container));
 	if (old->id_known) {
 		p->start_ns = old->start_ns;
 		p->exec_id = old->exec_id + 1;
@@ -869,9 +865,7 @@ static struct process *unannounced(struct processes *ps, const struct stack_key 
 		maps_put(ps, p->maps);
 		free(p->exe);
 		free(p->cmdline);
-		*p = (struct process){ .pid = key->tgid,
-				       .exited = true,
-				       .container_state = CONTAINER_KNOWN };
+		*p = (struct process){ .pid = key->tgid, .exited = true };
 		snprintf(p->comm, sizeof(p->comm), "%.*s", COMM_LEN - 1, key->comm);
 	}
 	return p;
@@ -913,55 +907,17 @@ struct process *processes_current(struct processes *ps, const struct stack_key *
 	return p && (!p->start_ns || p->start_ns == key->start_ns) ? p : NULL;
 }
 
-/* --- identity --------------------------------------------------------------------------------- */
+/* --- command line, threads --------------------------------------------------------------------- */
 
-static bool is_hex(char c)
-{
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-}
-
-/* "docker-<id>.scope", "<id>", "cri-containerd-<id>.scope": the id in one path component. */
-static bool component_id(const char *s, size_t len, char ret[CONTAINER_ID_LEN + 1])
-{
-	size_t i, run = 0, end = len;
-
-	if (len > 6 && !memcmp(s + len - 6, ".scope", 6))
-		end = len - 6;
-	for (i = end; i > 0 && is_hex(s[i - 1]); i--)
-		run++;
-	if (run != CONTAINER_ID_LEN || (i > 0 && s[i - 1] != '-' && s[i - 1] != ':'))
-		return false;
-	memcpy(ret, s + i, CONTAINER_ID_LEN);
-	ret[CONTAINER_ID_LEN] = '\0';
-	return true;
-}
-
-bool process_parse_cgroup(const char *text, char ret[CONTAINER_ID_LEN + 1])
-{
-	const char *p = text;
-	bool found = false;
-
-	while (*p) {
-		size_t n = strcspn(p, "/\n");
-
-		/* Nested containers: the innermost, so the last of a line; lines agree. */
-		if (n > CONTAINER_ID_LEN - 1 && component_id(p, n, ret))
-			found = true;
-		p += n;
-		if (*p == '\n' && found)
-			return true;
-		if (*p)
-			p++;
-	}
-	return found;
-}
-
-static void read_cmdline(struct processes *ps, struct process *p)
+void processes_read_cmdline(struct processes *ps, struct process *p)
 {
 	_cleanup_free_ char *text = NULL;
 	size_t len, i;
 
-	if (proc_read(ps, p->pid, "cmdline", CMDLINE_MAX, &text, &len))
+	if (!ps->with_cmdline || p->cmdline_read)
+		return;
+	p->cmdline_read = true;
+	if (p->exited || proc_read(ps, p->pid, "cmdline", CMDLINE_MAX, &text, &len))
 		return;
 	while (len && !text[len - 1])
 		len--;
@@ -972,26 +928,9 @@ static void read_cmdline(struct processes *ps, struct process *p)
 	p->cmdline = take_ptr(text);
 }
 
-static void identify(struct processes *ps, struct process *p, int depth)
+struct process *processes_pid(struct processes *ps, u32 pid)
 {
-	_cleanup_free_ char *text = NULL;
-	struct process *parent;
-
-	if (p->container_state == CONTAINER_KNOWN)
-		return;
-	p->container_state = CONTAINER_KNOWN;
-	if (!p->exited && !proc_read(ps, p->pid, "cgroup", 65536, &text, NULL)) {
-		process_parse_cgroup(text, p->container);
-		if (ps->with_cmdline)
-			read_cmdline(ps, p);
-		return;
-	}
-	/* Dead by now. A child lives in its parent's container unless someone moved it. */
-	parent = *p->container ? NULL : current_image(ps, p->ppid);
-	if (parent && parent != p && depth < 8) {
-		identify(ps, parent, depth + 1);
-		memcpy(p->container, parent->container, sizeof(p->container));
-	}
+	return current_image(ps, pid);
 }
 
 int processes_thread(struct processes *ps, const struct process *p, u32 tid, char ret[COMM_LEN])
@@ -1017,11 +956,6 @@ int processes_thread(struct processes *ps, const struct process *p, u32 tid, cha
 	memset(ret, 0, COMM_LEN);
 	memcpy(ret, text, MIN(len, (size_t)COMM_LEN - 1));
 	return 0;
-}
-
-void processes_identify(struct processes *ps, struct process *p)
-{
-	identify(ps, p, 0);
 }
 
 /* The module of a mapping's file, asked for at the first time. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shelf: books. The process book: images (one per exec), their executable mappings and identity.
+ * Shelf: books. The process book: images (one per exec), their executable mappings.
  * Kept by task events in time order, begun with a look at /proc. Main thread only.
  */
 #pragma once
@@ -11,7 +11,6 @@
 
 #define PROCESSES_MAX        65536
 #define PROCESS_MAPPINGS_MAX 65536 /* executable ones, per process */
-#define CONTAINER_ID_LEN     64
 
 struct process_maps;
 struct processes;
@@ -29,14 +28,14 @@ struct process {
 	u64 born_ns;   /* CLOCK_MONOTONIC of the fork or exec; 0: before us */
 	u64 read_ns;   /* when /proc was read: events before it are in */
 	char comm[COMM_LEN];
-	char *exe;                            /* path; NULL: unknown */
-	char *cmdline;                        /* spaces between arguments; NULL: not read */
-	char container[CONTAINER_ID_LEN + 1]; /* "" when in none */
-	u8 container_state;                   /* private */
+	char *exe;     /* path; NULL: unknown */
+	char *cmdline; /* spaces between arguments; NULL: not read */
+	bool cmdline_read;
 	u64 maps_read_ns;
 	u64 maps_version; /* grows with each change of the mappings */
 	struct process_maps *maps;
 	void *published;              /* tables.c: what the BPF programs know of it */
+	void *identity;               /* identity.c: who it is */
 	void *runtime;                /* runtime.c: the interpreter in it */
 	u64 runtime_seen, runtime_ns; /* likewise: mappings looked at so far, and when */
 };
@@ -62,8 +61,10 @@ struct process *processes_find(struct processes *ps, const struct stack_key *key
  * may be the old image's or the new one's, so nothing is concluded from it. Borrowed; may be NULL.
  */
 struct process *processes_current(struct processes *ps, const struct stack_key *key);
-/* Container id and command line, read when first asked for; a dead process has its parent's. */
-void processes_identify(struct processes *ps, struct process *p);
+/* The image that runs under a pid now, borrowed likewise; NULL: none that we know. */
+struct process *processes_pid(struct processes *ps, u32 pid);
+/* Command line, if it is wanted, read when first asked for. */
+void processes_read_cmdline(struct processes *ps, struct process *p);
 
 /*
  * Name of a thread that the process has now, by the number that the process itself has for it. 0;
@@ -98,7 +99,7 @@ bool processes_mapping(struct processes *ps, struct process *p, u32 i, struct pr
  */
 bool processes_file(const struct process *p, u32 i, u64 *ret);
 /* Called for each image before it goes; at most PROCESS_DROP_MAX. The second takes it back. */
-#define PROCESS_DROP_MAX 4
+#define PROCESS_DROP_MAX 5
 void processes_on_drop(struct processes *ps, void (*fn)(void *arg, struct process *p), void *arg);
 void processes_off_drop(struct processes *ps, void *arg);
 
@@ -114,9 +115,3 @@ struct process *processes_at(const struct processes *ps, u32 i);
  */
 int process_parse_maps_line(const char *line, size_t len, struct mapped_file *ret, u64 *ret_offset,
 			    char *buf, size_t buf_size);
-/*
- * Container id in the text of /proc/PID/cgroup (v1 and v2; docker, containerd, cri-o, podman):
- * the last run of 64 hex digits in a path that stands as a component of its own, with or without
- * a prefix and ".scope". Returns true and NUL-terminated ret.
- */
-bool process_parse_cgroup(const char *text, char ret[CONTAINER_ID_LEN + 1]);

@@ -231,10 +231,14 @@ static void take_counts(struct report *r)
 {
 	struct cost *c = &r->cost;
 
-	r->due = c->samples_due = growth(r, STAT_samples_due);
+	/* Of those that are wanted: that some were not came out too late. */
+	c->samples_due = growth(r, STAT_samples_due);
+	c->samples_due -= MIN(c->samples_due, growth(r, STAT_samples_left_out));
+	r->due = c->samples_due;
 	r->kept = c->samples_kept = growth(r, STAT_samples_kept);
 	losses(r, SAMPLES_LOST, c->samples_lost, sizeof(c->samples_lost));
 	c->waits_due = growth(r, STAT_waits_due);
+	c->waits_due -= MIN(c->waits_due, growth(r, STAT_waits_left_out));
 	c->waits_kept = growth(r, STAT_waits_kept);
 	c->waits_sampled_out = growth(r, STAT_waits_sampled_out);
 	losses(r, WAITS_LOST, c->waits_lost, sizeof(c->waits_lost));

@@ -34,6 +34,7 @@ struct sampler {
 	struct pending_pool pool;
 	u32 hz;
 	bool hardware, running;
+	bool follows; /* forks and deaths are */
 	u8 **slabs;
 	u32 nslabs, slabs_cap;
 	sampler_stack_fn *fn; /* of the read under way */
@@ -96,14 +97,13 @@ static int load(struct sampler *s, const struct sampler_options *o)
 		seed = now_monotonic();
 	skel->rodata->kernel_frames = o->kernel_frames;
 	skel->rodata->filter_on = o->only_pids;
+	skel->rodata->min_age_ns = o->min_age_ns;
 	skel->rodata->max_frames = MIN(o->max_frames, (u32)MAX_USER_FRAMES);
 	skel->rodata->hash_seed = seed;
 	skel->rodata->addr_mask = sampler_address_mask();
 	skel->rodata->thread_size = sampler_thread_size();
 	skel->rodata->news_pause = o->news_pause_ns;
 	skel->rodata->ring_wake = sampler_ring_wake(s);
-	bpf_program__set_autoload(skel->progs.follow_fork, o->only_pids);
-	bpf_program__set_autoload(skel->progs.forget_process, o->only_pids);
 	return sample_bpf__load(skel);
 }
 
@@ -178,6 +178,16 @@ void sampler_take_log(void)
 	libbpf_set_print(libbpf_log);
 }
 
+/* From now on the filter follows forks and deaths; before anybody is in it nothing need to. */
+static int follow(struct sampler *s)
+{
+	int err = s->follows ? 0 : sample_bpf__attach(s->skel);
+
+	s->follows |= !err;
+	return err ? log_err(err, "cannot attach the fork and exit programs: %s", strerror(-err))
+		   : 0;
+}
+
 int sampler_new(const struct sampler_options *o, struct sampler **ret)
 {
 	struct sampler *s = calloc(1, sizeof(*s));
@@ -221,11 +231,9 @@ int sampler_new(const struct sampler_options *o, struct sampler **ret)
 		err = log_err(-errno, "cannot map the ring buffer: %s", strerror(errno));
 		goto fail;
 	}
-	err = sample_bpf__attach(s->skel);
-	if (err) {
-		log_err(err, "cannot attach the fork and exit programs: %s", strerror(-err));
+	err = o->only_pids ? follow(s) : 0;
+	if (err)
 		goto fail;
-	}
 	*ret = s;
 	return 0;
 fail:
@@ -250,9 +258,24 @@ void sampler_free(struct sampler *s)
 
 int sampler_add_pid(struct sampler *s, u32 pid)
 {
-	u8 one = 1;
+	const struct filter_entry any = { 0 };
 
-	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.filter), &pid, &one, 0) ? -errno : 0;
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.filter), &pid, &any, 0) ? -errno : 0;
+}
+
+int sampler_leave_out(struct sampler *s, u32 tgid, u64 start_ns, u32 exec_id, bool out)
+{
+	const struct filter_entry entry = { .start_ns = start_ns, .exec_id = exec_id };
+	int fd = bpf_map__fd(s->skel->maps.filter), err;
+
+	if (!out)
+		return bpf_map_delete_elem(fd, &tgid) && errno != ENOENT ? -errno : 0;
+	err = follow(s);
+	if (!err && bpf_map_update_elem(fd, &tgid, &entry, 0))
+		err = -errno;
+	if (!err)
+		__atomic_store_n(&s->skel->data_shared->leaves_out, 1, __ATOMIC_RELAXED);
+	return err;
 }
 
 static int open_event(u32 cpu, bool hardware, u32 hz)

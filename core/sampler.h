@@ -17,6 +17,7 @@ struct sampler_options {
 	bool kernel_frames;
 	u32 max_frames;
 	bool only_pids;    /* sample only sampler_add_pid()s and their children born from then on */
+	u64 min_age_ns;    /* processes younger than that are not sampled */
 	u64 news_pause_ns; /* sampler_fd() tells of new processes this often at most; 0: never */
 	u32 counts;        /* distinct stacks between two drains; 0: from the number of CPUs */
 };
@@ -29,6 +30,11 @@ void sampler_free(struct sampler *s);
 void sampler_take_log(void);
 
 int sampler_add_pid(struct sampler *s, u32 pid);
+/*
+ * The image of this start and number of execs is not sampled any more, nor are children that it has
+ * from then on until they exec; or it is again. Not with only_pids. 0 or -errno.
+ */
+int sampler_leave_out(struct sampler *s, u32 tgid, u64 start_ns, u32 exec_id, bool out);
 /* Opens the events: 0, or -errno (logged). */
 int sampler_start(struct sampler *s);
 /* Closes the events. What was sampled can still be read. */

@@ -3,6 +3,7 @@
 #include "stack.h"
 
 #include "frames.h"
+#include "identity.h"
 #include "kallsyms.h"
 #include "merge.h"
 #include "module.h"
@@ -171,21 +172,31 @@ static bool is_sound(const struct stack_event *ev, size_t len)
 			       sizeof(u64);
 }
 
-static void set_identity(struct stack_joiner *j, struct process *p, struct sample *s)
+/* Who the sample is of; false when that one is left out. p NULL: nobody that is known. */
+static bool set_identity(struct stack_joiner *j, struct process *p, const struct stack_key *key,
+			 struct sample *s)
 {
+	const struct identity *who = NULL;
 	const char *exe = s->thread;
 
 	if (s->end == STACK_END_NO_USER) {
 		exe = KERNEL_EXE;
+		if (j->o.identities && key && identities_kernel(j->o.identities, key))
+			return false;
 	} else if (p) {
-		processes_identify(j->procs, p);
+		who = j->o.identities ? identities_of(j->o.identities, p) : NULL;
+		if (who && who->left_out)
+			return false;
 		exe = clean(j, p->exe ? base_name(p->exe) : p->comm, SERVICE_MAX);
-		s->container = p->container;
-		if (j->o.with_cmdline && p->cmdline)
-			s->cmdline = clean(j, p->cmdline, CMDLINE_TEXT);
+		if (j->o.with_cmdline) {
+			processes_read_cmdline(j->procs, p);
+			s->cmdline = p->cmdline ? clean(j, p->cmdline, CMDLINE_TEXT) : NULL;
+		}
 	}
 	s->exe = *exe ? exe : "?";
-	s->service = *s->container ? s->container : s->exe;
+	s->service = who && who->service ? who->service : s->exe;
+	s->who = who ? who->label : NULL;
+	return true;
 }
 
 static void add_label(struct sample *s, const char *key, const char *value)
@@ -343,7 +354,7 @@ int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len,
 {
 	const u64 *ip = (const u64 *)(ev + 1);
 	struct process *p = NULL;
-	struct sample s = { .type = &sample_cpu, .container = "" };
+	struct sample s = { .type = &sample_cpu };
 	bool off = len >= sizeof(*ev) && ev->key.kind == STACK_OFF_CPU;
 	char comm[COMM_LEN + 1];
 	u32 n;
@@ -363,10 +374,11 @@ int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len,
 				: processes_find(j->procs, &ev->key, ev->time_ns, last_try);
 		if (!p && !last_try && !ev->in_exec)
 			return -EAGAIN;
-		if (p && !ev->in_exec)
-			want_books(j, p, ev->key.kind);
 	}
-	set_identity(j, p, &s);
+	if (!set_identity(j, p, &ev->key, &s))
+		return -ECANCELED;
+	if (p && !ev->in_exec)
+		want_books(j, p, ev->key.kind);
 	kernel_frames(j, ip, ev->nkernel);
 	if (off) {
 		s.type = &sample_offcpu;
@@ -403,7 +415,7 @@ enum verdict stack_join_list(struct stack_joiner *j, struct process *p, u32 gen,
 			     struct sample *ret)
 {
 	struct runtime *r = j->o.runtimes ? runtime_of(p) : NULL;
-	struct sample s = { .container = "", .pid = p->pid };
+	struct sample s = { .pid = p->pid };
 	char text[COMM_LEN + 1];
 	struct runtime_info info;
 	enum verdict v;
@@ -418,7 +430,8 @@ enum verdict stack_join_list(struct stack_joiner *j, struct process *p, u32 gen,
 	memcpy(text, comm, COMM_LEN);
 	text[COMM_LEN] = '\0';
 	s.thread = clean(j, text, COMM_LEN * 3);
-	set_identity(j, p, &s);
+	if (!set_identity(j, p, NULL, &s))
+		return UNWIND_NOT_MINE;
 	runtime_info(r, &info);
 	make_wall(j, &s, info.found->unwinder, state, ret);
 	return UNWIND_OK;

@@ -9,6 +9,7 @@
 #include "bpf/abi.h"
 #include "unwinders/unwinder.h"
 
+struct identities;
 struct kallsyms;
 struct module;
 struct perfmaps;
@@ -73,11 +74,11 @@ struct sample_label {
 /* All pointers are borrowed until fold_add() returns. Text is valid UTF-8 here. */
 struct sample {
 	const struct sample_type *type;
-	const char *service;   /* container id, else executable's base name */
-	const char *container; /* "" when in none */
-	const char *exe;       /* base name */
-	const char *cmdline;   /* NULL unless strip_process_args is off */
-	const char *thread;    /* thread name */
+	const char *service;    /* as identity.h says */
+	const char *const *who; /* labels by enum identity_label, NULL each; NULL: nothing known */
+	const char *exe;        /* base name */
+	const char *cmdline;    /* NULL unless strip_process_args is off */
+	const char *thread;     /* thread name */
 	struct sample_label labels[SAMPLE_LABELS_MAX]; /* what else is known: state, wait, ... */
 	u32 nlabels;
 	u32 pid;
@@ -94,6 +95,7 @@ struct stack_options {
 	struct runtimes *runtimes;       /* NULL: interpreters stay native */
 	const struct kallsyms *kallsyms; /* NULL: kernel frames unnamed */
 	struct perfmaps *perfmaps;       /* NULL: code made at run time unnamed */
+	struct identities *identities;   /* NULL: processes are their executables */
 	bool with_cmdline;
 	bool internals;   /* the interpreters' own loop frames are shown, too */
 	bool wait_tables; /* tables are wanted for waits, too */
@@ -107,7 +109,7 @@ void stack_joiner_free(struct stack_joiner *j);
  * executable mappings end the stack there (STACK_END_NOT_EXEC). len: bytes at ev, which is
  * checked against the counts inside. last_try false: -EAGAIN when the process may still be
  * announced; true: what is unknown stays unknown. Returns 0, -EAGAIN, -EINVAL for a malformed
- * event, -ENOMEM.
+ * event, -ENOMEM, -ECANCELED for a process that is left out (identity.h).
  */
 int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len, bool last_try,
 	       struct sample *ret);
@@ -123,7 +125,8 @@ bool stack_wall(struct stack_joiner *j, struct sample *ret);
 bool stack_lock(struct stack_joiner *j, struct sample *ret);
 /*
  * A list that was taken otherwise, of a thread that waits, as such a sample: text and frames live
- * until the next call. state: for the label thread.state, static. UNWIND_OK, or why there is none.
+ * until the next call. state: for the label thread.state, static. UNWIND_OK, or why there is none;
+ * a process that is left out is UNWIND_NOT_MINE.
  */
 enum verdict stack_join_list(struct stack_joiner *j, struct process *p, u32 gen,
 			     const struct list *l, const char comm[COMM_LEN], const char *state,

@@ -132,6 +132,11 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_int_equal(c.nruntimes, 0);
 	assert_true(c.strip_process_args);
 	assert_false(c.plain_pid);
+	assert_false(c.home_paths);
+	assert_string_equal(c.service_rules, "");
+	assert_string_equal(c.filter_include, "");
+	assert_string_equal(c.filter_exclude, "");
+	assert_int_equal(c.filter_min_age_s, 0);
 	assert_string_equal(c.upload_url, "");
 	assert_string_equal(c.upload_token_file, "");
 	assert_string_equal(c.upload_ca_file, "");
@@ -159,6 +164,7 @@ static void every_key_reaches_its_member(void **state)
 	good(&c, "[ebpf_profiler]\nenabled = true\nsample_hz = 97\nupload_interval_s = 10\n"
 		 "kernel_frames = false\nmax_frames = 128\ncpu_budget = 2.5\n"
 		 "strip_process_args = false\nplain_pid = true\n"
+		 "home_paths = true\n"
 		 "offcpu = false\noffcpu_min_ms = 0.25\noffcpu_dwarf = true\nlock = true\n"
 		 "python_stacks = false\nruntime_stacks = one, two\nruntime_hz = 5\n"
 		 "runtime_internals = true\n"
@@ -167,6 +173,8 @@ static void every_key_reaches_its_member(void **state)
 		 "[remote]\nurl = https://c.example/host\ntoken_file = /etc/r\n"
 		 "ca_file = /etc/s.pem\npoll_s = 30\n"
 		 "[web]\nlisten = [::1]:80\ntoken_file = /etc/w\nhosts = a.example,b\n"
+		 "[service]\nrules = /etc/r\n"
+		 "[filter]\ninclude = exe:a*, user:0\nexclude = unit:b.service\nmin_age_s = 3\n"
 		 "[store]\npath = /srv/p\nmax_mb = 9\n[labels]\ncluster = east-1\nteam = a b\n");
 	assert_true(c.defined);
 	assert_true(c.enabled);
@@ -185,6 +193,11 @@ static void every_key_reaches_its_member(void **state)
 	assert_true(c.runtime_internals);
 	assert_false(c.strip_process_args);
 	assert_true(c.plain_pid);
+	assert_true(c.home_paths);
+	assert_string_equal(c.service_rules, "/etc/r");
+	assert_string_equal(c.filter_include, "exe:a*, user:0");
+	assert_string_equal(c.filter_exclude, "unit:b.service");
+	assert_int_equal(c.filter_min_age_s, 3);
 	assert_string_equal(c.upload_url, "https://example.org:8443/in");
 	assert_string_equal(c.upload_token_file, "/etc/t");
 	assert_string_equal(c.upload_ca_file, "/etc/ca.pem");
@@ -255,9 +268,9 @@ static void number_ranges_hold_at_both_edges(void **state)
 	}
 	/*
 	 * sample_hz, upload_interval_s, max_frames, table_memory_mb, cpu_budget, offcpu_min_ms,
-	 * runtime_hz, spool_mb, max_mb, poll_s, hz of a runtime
+	 * runtime_hz, spool_mb, min_age_s, max_mb, poll_s, hz of a runtime
 	 */
-	assert_int_equal(n, 11);
+	assert_int_equal(n, 12);
 }
 
 static void numbers_are_plain_digits(void **state)
@@ -712,7 +725,13 @@ static void error_label_that_the_profiler_sets_itself(void **state)
 	static const char *const own[] = {
 		"host",
 		"container",
+		"container.name",
 		"k8s.pod",
+		"k8s.namespace",
+		"k8s.container",
+		"systemd.unit",
+		"service.version",
+		"service.instance.id",
 		"process.executable",
 		"process.command_line",
 		"pid",

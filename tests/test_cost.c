@@ -305,7 +305,6 @@ static void add(struct window *w, const struct sample_type *type, u64 n, u64 ns)
 {
 	struct sample s = { .type = type,
 			    .service = "svc",
-			    .container = "",
 			    .exe = "svc",
 			    .thread = "t",
 			    .end = STACK_END_COMPLETE };

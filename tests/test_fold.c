@@ -27,7 +27,6 @@ static struct sample sample_of(const struct frame *frames, u32 n)
 {
 	return (struct sample){ .type = &sample_cpu,
 				.service = "svc",
-				.container = "",
 				.exe = "svc",
 				.thread = "main",
 				.pid = 42,
@@ -163,21 +162,45 @@ static void a_label_set_is_distinct_by_each_field(void **state)
 	assert_string_equal(w->labels[2].cmdline, "svc --x");
 }
 
-static void a_profile_is_a_service_in_a_container(void **state)
+static void a_profile_is_a_service(void **state)
 {
-	struct sample a = sample_new(), b = sample_new(), c = sample_new();
+	struct sample a = sample_new(), b = sample_new();
 	WINDOW(w);
 
 	(void)state;
 	b.service = "other";
-	c.container = "0123";
 	assert_int_equal(add(w, &a).profile, 0);
 	assert_int_equal(add(w, &b).profile, 1);
-	assert_int_equal(add(w, &c).profile, 2);
-	assert_int_equal(add(w, &b).profile, 1);
-	assert_int_equal(w->nprofiles, 3);
-	assert_string_equal(w->profiles[2].container, "0123");
+	assert_int_equal(add(w, &a).profile, 0);
+	assert_int_equal(w->nprofiles, 2);
 	assert_int_equal(w->nstacks, 1);
+}
+
+static void a_profile_knows_its_container_unless_it_has_several(void **state)
+{
+	const char *one[IDENTITY_MAX] = { [IDENTITY_CONTAINER] = "0123" };
+	const char *two[IDENTITY_MAX] = { [IDENTITY_CONTAINER] = "4567" };
+	struct sample a = sample_new();
+	WINDOW(w);
+
+	(void)state;
+	add(w, &a);
+	assert_string_equal(w->profiles[0].container, "");
+	a.service = "other";
+	a.who = one;
+	add(w, &a);
+	a.thread = "b";
+	add(w, &a);
+	assert_string_equal(w->profiles[1].container, "0123");
+	a.who = two;
+	add(w, &a);
+	assert_string_equal(w->profiles[1].container, "");
+	a.who = one;
+	add(w, &a);
+	assert_string_equal(w->profiles[1].container, "");
+	/* Same stack and thread in another container: another sample, of the same profile. */
+	assert_int_equal(w->profiles[1].nsamples, 3);
+	assert_int_equal(w->nidentities, 3);
 }
 
 static void equal_frames_with_another_end_are_another_stack(void **state)
@@ -441,7 +464,8 @@ int main(void)
 		cmocka_unit_test(text_is_copied),
 		cmocka_unit_test(a_location_is_distinct_by_each_field),
 		cmocka_unit_test(a_label_set_is_distinct_by_each_field),
-		cmocka_unit_test(a_profile_is_a_service_in_a_container),
+		cmocka_unit_test(a_profile_is_a_service),
+		cmocka_unit_test(a_profile_knows_its_container_unless_it_has_several),
 		cmocka_unit_test(equal_frames_with_another_end_are_another_stack),
 		cmocka_unit_test(a_prefix_is_another_stack),
 		cmocka_unit_test(a_stack_without_frames_is_kept),

@@ -54,7 +54,6 @@ static void add(struct world *t, const struct frame *f)
 {
 	struct sample s = { .type = &sample_cpu,
 			    .service = "s",
-			    .container = "",
 			    .exe = "e",
 			    .thread = "t",
 			    .frames = f,

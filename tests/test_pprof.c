@@ -208,7 +208,6 @@ static struct sample sample_of(const struct frame *frames, u32 n)
 {
 	return (struct sample){ .type = &sample_cpu,
 				.service = "svc",
-				.container = "",
 				.exe = "svc",
 				.thread = "main",
 				.pid = 4242,
@@ -346,10 +345,13 @@ static void add_everything(struct world *t)
 		{ .kind = FRAME_ANON, .address = 0x7f0000001000, .mapping = "//anon" },
 		{ .kind = FRAME_UNKNOWN, .address = 0x1234 },
 	};
+	const char *who[IDENTITY_MAX] = { [IDENTITY_CONTAINER] = "c0ffee",
+					  [IDENTITY_K8S_POD] = "web-1",
+					  [IDENTITY_VERSION] = "1.2" };
 	struct sample s = sample_of(f, ARRAY_SIZE(f));
 
 	s.service = "c0ffee";
-	s.container = "c0ffee";
+	s.who = who;
 	count(t->w, &s, 5);
 	s.exe = "helper";
 	s.thread = "worker";
@@ -744,12 +746,46 @@ static void labels_say_host_container_executable_thread_and_pid(void **state)
 	PROFILE(p) = encode(t->w, 0, &BARE);
 	assert_string_equal(label_str(p, 0, "host"), "h1");
 	assert_string_equal(label_str(p, 0, "container"), "c0ffee");
+	assert_string_equal(label_str(p, 1, "k8s.pod"), "web-1");
+	assert_string_equal(label_str(p, 1, "service.version"), "1.2");
+	assert_null(label(p, 0, "service.instance.id"));
 	assert_string_equal(label_str(p, 0, "process.executable"), "svc");
 	assert_string_equal(label_str(p, 0, "thread.name"), "main");
 	assert_string_equal(label_str(p, 1, "process.executable"), "helper");
 	assert_string_equal(label_str(p, 1, "thread.name"), "worker");
 	assert_int_equal(label(p, 0, "pid")->num, 4242);
 	assert_int_equal(label(p, 1, "pid")->num, 4243);
+}
+
+static void paths_of_home_directories_stay_here(void **state)
+{
+	static const char *const homes[] = { "/home/ann/src/tool/deep.so", "/root/deep.so",
+					     "/var/home/ann/a/deep.so" };
+	struct pprof_options o = NAMED;
+	struct world *t = *state;
+	struct frame f[4] = { { .kind = FRAME_ANON, .address = 1, .mapping = homes[0] },
+			      { .kind = FRAME_ANON, .address = 1, .mapping = homes[1] },
+			      { .kind = FRAME_RUNTIME,
+				.func = "job (file:///home/ann/web/app.js:3)",
+				.file = homes[2] },
+			      { .kind = FRAME_ANON, .address = 1, .mapping = "/srv/home/x.so" } };
+	struct sample s = sample_of(f, 4);
+	u32 i;
+
+	count(t->w, &s, 1);
+	o.strip_homes = true;
+	PROFILE(p) = encode(t->w, 0, &o);
+	for (i = 0; i < p->n_string_table; i++) {
+		assert_null(strstr(p->string_table[i], "ann"));
+		assert_null(strstr(p->string_table[i], "/root"));
+	}
+	assert_string_equal(str(p, p->mapping[0]->filename), "deep.so");
+	assert_string_equal(str(p, p->mapping[2]->filename), "/srv/home/x.so");
+	assert_string_equal(str(p, p->function[0]->name), "job (file://app.js:3)");
+	assert_string_equal(str(p, p->function[0]->filename), "deep.so");
+	o.strip_homes = false;
+	PROFILE(q) = encode(t->w, 0, &o);
+	assert_string_equal(str(q, q->mapping[0]->filename), homes[0]);
 }
 
 static void container_and_command_line_are_absent_when_there_is_none(void **state)
@@ -831,7 +867,7 @@ static void a_label_key_has_one_value(void **state)
 	assert_string_equal(label_str(p, 0, "host"), "h1");
 	assert_string_equal(label_str(p, 0, "zone"), "eu=1");
 	assert_int_equal(label(p, 2, "pid")->num, 4243);
-	assert_int_equal(p->sample[0]->n_label, 7);
+	assert_int_equal(p->sample[0]->n_label, 9);
 }
 
 /*
@@ -1242,7 +1278,6 @@ static void folded_equal_lines_are_one(void **state)
 	count(t->w,
 	      &(struct sample){ .type = &sample_cpu,
 				.service = "svc",
-				.container = "",
 				.exe = "x",
 				.thread = "",
 				.frames = &f,
@@ -1540,6 +1575,8 @@ int main(int argc, char **argv)
 						teardown),
 		cmocka_unit_test_setup_teardown(labels_say_host_container_executable_thread_and_pid,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(paths_of_home_directories_stay_here, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(
 			container_and_command_line_are_absent_when_there_is_none, setup, teardown),
 		cmocka_unit_test_setup_teardown(command_line_is_a_label_when_the_sample_has_it,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The process book: /proc texts as they can be, images, mappings, containers. */
+/* The process book: /proc texts as they can be, images, mappings. */
 #include "core/module.h"
 #include "core/process.h"
 #include "core/stat.h"
@@ -94,55 +94,6 @@ static void malformed_maps_lines(void **state __unused)
 
 	for (i = 0; i < ARRAY_SIZE(lines); i++)
 		assert_int_equal(parse(lines[i], &f, &offset, buf), -EINVAL);
-}
-
-#define ID  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-#define ID2 "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
-
-static void container_ids(void **state __unused)
-{
-	static const char *const with[] = {
-		"0::/system.slice/docker-" ID ".scope\n",
-		"12:cpu:/docker/" ID "\n11:memory:/docker/" ID "\n0::/\n",
-		"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/"
-		"cri-containerd-" ID ".scope\n",
-		"0::/kubepods/burstable/pod-x/crio-" ID ".scope\n",
-		"0::/machine.slice/libpod-" ID ".scope/container\n",
-		"1:name=systemd:/kubepods/pod1/" ID "\n",
-		"0::/docker/" ID2 "/docker/" ID "\n", /* nested: the innermost */
-	};
-	static const char *const without[] = {
-		"",
-		"0::/\n",
-		"0::/user.slice/user-1000.slice/session-1.scope\n",
-		"0::/docker/0123456789abcdef\n",
-		"0::/" ID "0\n",
-		"0::/x" ID "\n",
-		"0::/docker/" ID ".scope.d\n",
-		"0::/a\"b\n,..,/../x\xff\n",
-	};
-	char id[CONTAINER_ID_LEN + 1];
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(with); i++) {
-		assert_true(process_parse_cgroup(with[i], id));
-		assert_string_equal(id, ID);
-	}
-	for (i = 0; i < ARRAY_SIZE(without); i++)
-		assert_false(process_parse_cgroup(without[i], id));
-}
-
-static void row38_hostile_cgroup_is_only_text(void **state __unused)
-{
-	char id[CONTAINER_ID_LEN + 1], *text = malloc(8192);
-
-	memset(text, 'a', 8191);
-	text[8191] = '\0';
-	assert_false(process_parse_cgroup(text, id));
-	free(text);
-	assert_false(process_parse_cgroup("0::/\n"
-					  "docker-../../" ID "etc",
-					  id));
 }
 
 static struct processes *book(struct modules **ms)
@@ -560,8 +511,6 @@ int main(void)
 		cmocka_unit_test(row19_maps_line_escapes_and_spaces),
 		cmocka_unit_test(row19_maps_line_over_path_max),
 		cmocka_unit_test(malformed_maps_lines),
-		cmocka_unit_test(container_ids),
-		cmocka_unit_test(row38_hostile_cgroup_is_only_text),
 		cmocka_unit_test(snapshot_knows_this_very_process),
 		cmocka_unit_test(row30_process_gone_before_it_was_seen),
 		cmocka_unit_test(row31_reused_pid_never_takes_the_other_ones_identity),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lines of /proc/PID/maps, texts of /proc/PID/cgroup, perf side-band records, CPU lists. */
+#include "core/cgroup.h"
 #include "core/cpus.h"
 #include "core/process.h"
 #include "core/sideband.h"
@@ -12,7 +13,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	_cleanup_free_ char *text = NULL;
-	char buf[PATH_MAX], id[CONTAINER_ID_LEN + 1];
+	char buf[PATH_MAX];
+	struct cgroup cgroup;
 	struct cpu_set_bits *cpus;
 	struct mapped_file file;
 	struct task_event ev;
@@ -29,7 +31,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		process_parse_maps_line(text, size - 1, &file, &offset, buf, sizeof(buf));
 		break;
 	case 1:
-		process_parse_cgroup(text, id);
+		cgroup_parse(text, &cgroup);
 		break;
 	case 2:
 		/* Records are aligned. */

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Shelf: books. See otel.h. */
+#include "otel.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define SIGNATURE      "OTEL_CTX"
+#define VERSION_KNOWN  2
+#define ATTRIBUTES_MAX 1024 /* of one payload; what is behind is not looked at */
+
+static void set_text(char dst[OTEL_TEXT_MAX + 1], const char *s, size_t len)
+{
+	while (len && isspace((u8)*s)) {
+		s++;
+		len--;
+	}
+	while (len && isspace((u8)s[len - 1]))
+		len--;
+	utf8_clean(dst, OTEL_TEXT_MAX + 1, s, len);
+}
+
+static bool is(const char *s, size_t len, const char *what)
+{
+	return len == strlen(what) && !memcmp(s, what, len);
+}
+
+/* One attribute; names: https://opentelemetry.io/docs/specs/semconv/resource/#service */
+static void attribute(struct otel_words *w, const char *key, size_t key_len, const char *value,
+		      size_t len)
+{
+	static const char unknown[] = "unknown_service";
+
+	if (is(key, key_len, "service.name")) {
+		set_text(w->service, value, len);
+		if (!strncmp(w->service, unknown, strlen(unknown)))
+			*w->service = '\0';
+	} else if (is(key, key_len, "service.version")) {
+		set_text(w->version, value, len);
+	} else if (is(key, key_len, "service.instance.id")) {
+		set_text(w->instance, value, len);
+	}
+}
+
+/* --- environment ------------------------------------------------------------------------------ */
+
+static int hex_digit(char c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
+}
+
+/* "%2C" is a byte: values are written as in W3C baggage. Returns the length of dst. */
+static size_t percent_decode(char *dst, size_t size, const char *s, size_t len)
+{
+	size_t in = 0, out = 0;
+
+	while (in < len && out < size) {
+		int high = -1, low = -1;
+
+		if (len - in >= 3 && s[in] == '%') {
+			high = hex_digit(s[in + 1]);
+			low = hex_digit(s[in + 2]);
+		}
+		dst[out++] = high < 0 || low < 0 ? s[in] : (char)(high << 4 | low);
+		in += high < 0 || low < 0 ? 1 : 3;
+	}
+	return out;
+}
+
+static void trim(const char **s, size_t *len)
+{
+	while (*len && isspace((u8) * *s)) {
+		(*s)++;
+		(*len)--;
+	}
+	while (*len && isspace((u8)(*s)[*len - 1]))
+		(*len)--;
+}
+
+/* "key=value,key=value" */
+static void resource_attributes(struct otel_words *w, const char *s, size_t len)
+{
+	const char *end = s + len;
+
+	while (s < end) {
+		const char *comma = memchr(s, ',', (size_t)(end - s)), *eq, *key = s;
+		size_t n = (size_t)((comma ? comma : end) - s), key_len;
+		char value[4 * OTEL_TEXT_MAX];
+
+		eq = memchr(s, '=', n);
+		if (eq) {
+			key_len = (size_t)(eq - s);
+			trim(&key, &key_len);
+			attribute(w, key, key_len, value,
+				  percent_decode(value, sizeof(value), eq + 1,
+						 n - (size_t)(eq - s) - 1));
+		}
+		s += n + 1;
+	}
+}
+
+/* The value of "NAME=value", NULL when it is another variable. */
+static const char *variable(const char *s, size_t len, const char *name, size_t *ret_len)
+{
+	size_t n = strlen(name);
+
+	if (len <= n || memcmp(s, name, n) || s[n] != '=')
+		return NULL;
+	*ret_len = len - n - 1;
+	return s + n + 1;
+}
+
+static bool is_off(const char *s, size_t len)
+{
+	return is(s, len, "off") || is(s, len, "false") || is(s, len, "no") || is(s, len, "0");
+}
+
+void otel_environ(const char *data, size_t len, struct otel_words *ret)
+{
+	struct otel_words name = { 0 };
+	const char *s = data, *v;
+	size_t left = len, n;
+
+	*ret = (struct otel_words){ 0 };
+	while (left) {
+		const char *end = memchr(s, '\0', left);
+		size_t size = end ? (size_t)(end - s) : left;
+
+		/* A variable that was cut says nothing. */
+		if (end && (v = variable(s, size, "OTEL_SERVICE_NAME", &n)))
+			attribute(&name, "service.name", strlen("service.name"), v, n);
+		else if (end && (v = variable(s, size, "OTEL_RESOURCE_ATTRIBUTES", &n)))
+			resource_attributes(ret, v, n);
+		else if (end && (v = variable(s, size, OTEL_OWN_SERVICE, &n)))
+			set_text(ret->own_service, v, n);
+		else if (end && (v = variable(s, size, OTEL_OWN_SWITCH, &n)))
+			ret->opted_out = is_off(v, n);
+		size = MIN(size + 1, left);
+		s += size;
+		left -= size;
+	}
+	/* It wins over the attribute. */
+	if (*name.service)
+		memcpy(ret->service, name.service, sizeof(ret->service));
+}
+
+/* --- process context -------------------------------------------------------------------------- */
+
+bool otel_maps_line(const char *line, size_t len, u64 *ret_addr)
+{
+	static const char *const names[] = { "/memfd:" SIGNATURE, "[anon_shmem:" SIGNATURE "]",
+					     "[anon:" SIGNATURE "]" };
+	const char *name;
+	size_t i, n;
+	u64 addr = 0;
+
+	/* The name is behind five fields, and the address the first: all without blanks. */
+	name = line;
+	for (i = 0; i < 5; i++) {
+		name = memchr(name, ' ', (size_t)(line + len - name));
+		if (!name)
+			return false;
+		while (name < line + len && *name == ' ')
+			name++;
+	}
+	n = (size_t)(line + len - name);
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (n >= strlen(names[i]) && !memcmp(name, names[i], strlen(names[i])))
+			break;
+	if (i == ARRAY_SIZE(names))
+		return false;
+	for (i = 0; i < 16 && hex_digit(line[i]) >= 0; i++)
+		addr = addr << 4 | (u64)hex_digit(line[i]);
+	*ret_addr = addr;
+	return i && line[i] == '-';
+}
+
+int otel_header(const u8 data[OTEL_HEADER], struct otel_header *ret)
+{
+	u32 version;
+
+	memcpy(&version, data + 8, sizeof(version));
+	memcpy(&ret->size, data + 12, sizeof(ret->size));
+	memcpy(&ret->published_ns, data + 16, sizeof(ret->published_ns));
+	memcpy(&ret->payload, data + 24, sizeof(ret->payload));
+	if (memcmp(data, SIGNATURE, strlen(SIGNATURE)) || version != VERSION_KNOWN)
+		return -EINVAL;
+	return ret->size > OTEL_PAYLOAD_MAX ? -E2BIG : 0;
+}
+
+/* A piece of a protobuf message. */
+struct piece {
+	const u8 *at, *end;
+};
+
+static bool varint(struct piece *p, u64 *ret)
+{
+	u32 shift;
+
+	*ret = 0;
+	for (shift = 0; shift < 64 && p->at < p->end; shift += 7) {
+		u8 byte = *p->at++;
+
+		*ret |= (u64)(byte & 0x7f) << shift;
+		if (!(byte & 0x80))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The next field; its content when it has a length, else empty. 1, 0 at the end, or -EINVAL. Each
+ * call moves on, so whoever loops is bound by the message's length.
+ */
+static int next_field(struct piece *p, u32 *ret_field, struct piece *ret)
+{
+	u64 tag, n;
+
+	if (p->at == p->end)
+		return 0;
+	if (!varint(p, &tag))
+		return -EINVAL;
+	*ret_field = (u32)(tag >> 3);
+	*ret = (struct piece){ p->at, p->at };
+	switch (tag & 7) {
+	case 0:
+		return varint(p, &n) ? 1 : -EINVAL;
+	case 1:
+		n = 8;
+		break;
+	case 5:
+		n = 4;
+		break;
+	case 2:
+		if (!varint(p, &n))
+			return -EINVAL;
+		break;
+	default:
+		return -EINVAL;
+	}
+	if (n > (u64)(p->end - p->at))
+		return -EINVAL;
+	*ret = (struct piece){ p->at, p->at + n };
+	p->at += n;
+	if ((tag & 7) != 2)
+		ret->at = ret->end;
+	return 1;
+}
+
+/* KeyValue { key = 1; value = 2: AnyValue { string_value = 1 } } */
+static int key_value(struct piece p, struct otel_words *w)
+{
+	struct piece key = { 0 }, value = { 0 }, text = { 0 }, f;
+	u32 field;
+	int r;
+
+	while ((r = next_field(&p, &field, &f)) > 0) {
+		if (field == 1)
+			key = f;
+		else if (field == 2)
+			value = f;
+	}
+	while (!r && (r = next_field(&value, &field, &f)) > 0) {
+		if (field == 1)
+			text = f;
+		r = 0;
+	}
+	if (!r && key.at && text.at)
+		attribute(w, (const char *)key.at, (size_t)(key.end - key.at),
+			  (const char *)text.at, (size_t)(text.end - text.at));
+	return r;
+}
+
+/*
+ * Is it a KeyValue, and no Resource? The first field of one is text, of the other a message that
+ * begins with the tag of a field 1 or 2 that has a length: no key begins with a control character.
+ */
+static bool is_key_value(struct piece p)
+{
+	struct piece f;
+	u32 field;
+
+	return next_field(&p, &field, &f) > 0 && field == 1 &&
+	       (f.at == f.end || (*f.at != 0x0a && *f.at != 0x12));
+}
+
+/* Attributes, at most *left: Resource { attributes = 1 } */
+static int resource(struct piece p, struct otel_words *w, u32 *left)
+{
+	struct piece f;
+	u32 field;
+	int r = 0;
+
+	while (*left && !r && (r = next_field(&p, &field, &f)) > 0) {
+		r = 0;
+		if (field == 1) {
+			(*left)--;
+			r = key_value(f, w);
+		}
+	}
+	return r;
+}
+
+/*
+ * ProcessContext { resource = 1; attributes = 2 }, or, as the first SDKs have it, the Resource
+ * alone.
+ */
+int otel_payload(const u8 *data, size_t len, struct otel_words *ret)
+{
+	struct piece whole = { data, data + len }, p = whole, f;
+	u32 field, left = ATTRIBUTES_MAX;
+	int r;
+
+	*ret = (struct otel_words){ 0 };
+	r = next_field(&p, &field, &f);
+	if (r > 0 && field == 1 && is_key_value(f)) {
+		f = whole;
+		p.at = p.end;
+	}
+	while (r > 0) {
+		r = field == 1 ? resource(f, ret, &left) : 0;
+		if (!r)
+			r = next_field(&p, &field, &f);
+	}
+	if (r)
+		*ret = (struct otel_words){ 0 };
+	return r;
+}
