@@ -132,12 +132,7 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_int_equal(c.nruntimes, 0);
 	assert_true(c.strip_process_args);
 	assert_false(c.plain_pid);
-	assert_string_equal(c.upload_url, "");
-	assert_string_equal(c.upload_token_file, "");
-	assert_string_equal(c.upload_ca_file, "");
-	assert_string_equal(c.upload_proxy, "");
-	assert_string_equal(c.upload_symbolize, "none");
-	assert_int_equal(c.upload_spool_mb, 64);
+	assert_int_equal(c.nuploads, 0);
 	assert_string_equal(c.web_listen, "127.0.0.1:7077");
 	assert_string_equal(c.web_token_file, "");
 	assert_string_equal(c.web_hosts, "");
@@ -179,12 +174,12 @@ static void every_key_reaches_its_member(void **state)
 	assert_true(c.runtime_internals);
 	assert_false(c.strip_process_args);
 	assert_true(c.plain_pid);
-	assert_string_equal(c.upload_url, "https://example.org:8443/in");
-	assert_string_equal(c.upload_token_file, "/etc/t");
-	assert_string_equal(c.upload_ca_file, "/etc/ca.pem");
-	assert_string_equal(c.upload_proxy, "http://p:3128");
-	assert_string_equal(c.upload_symbolize, "host");
-	assert_int_equal(c.upload_spool_mb, 7);
+	assert_string_equal(c.uploads[0].url, "https://example.org:8443/in");
+	assert_string_equal(c.uploads[0].token_file, "/etc/t");
+	assert_string_equal(c.uploads[0].ca_file, "/etc/ca.pem");
+	assert_string_equal(c.uploads[0].proxy, "http://p:3128");
+	assert_string_equal(c.uploads[0].symbolize, "host");
+	assert_int_equal(c.uploads[0].spool_mb, 7);
 	assert_string_equal(c.web_listen, "[::1]:80");
 	assert_string_equal(c.web_token_file, "/etc/w");
 	assert_string_equal(c.web_hosts, "a.example,b");
@@ -245,9 +240,9 @@ static void number_ranges_hold_at_both_edges(void **state)
 	}
 	/*
 	 * sample_hz, upload_interval_s, max_frames, table_memory_mb, cpu_budget, offcpu_min_ms,
-	 * runtime_hz, spool_mb, max_mb, hz of a runtime
+	 * runtime_hz, max_mb, spool_mb, spool_hours, hz of a runtime
 	 */
-	assert_int_equal(n, 10);
+	assert_int_equal(n, 11);
 }
 
 static void numbers_are_plain_digits(void **state)
@@ -401,7 +396,7 @@ static void comments_stand_alone_or_follow_a_blank(void **state)
 		 "[labels]\nx = a;b\ny = c#d # e\n");
 	assert_int_equal(c.sample_hz, 20);
 	assert_int_equal(c.max_frames, 65);
-	assert_string_equal(c.upload_url, "");
+	assert_string_equal(c.uploads[0].url, "");
 	assert_string_equal(c.labels[0], "x=a;b");
 	assert_string_equal(c.labels[1], "y=c#d # e");
 	config_fini(&c);
@@ -467,7 +462,7 @@ static void lines_up_to_the_limit_and_long_comments_are_accepted(void **state)
 	value[192] = '\0';
 	snprintf(text, sizeof(text), "# %0400d = 1\n[upload]\nurl = %s\n", 0, value);
 	good(&c, text);
-	assert_int_equal(strlen(c.upload_url), 192);
+	assert_int_equal(strlen(c.uploads[0].url), 192);
 	config_fini(&c);
 }
 
