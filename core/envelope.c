@@ -234,7 +234,7 @@ static void json_label(struct json *j, const char *name, const char *value)
 	json_text(j, name);
 	json_key(j, "value");
 	json_text(j, value);
-	json_close(j, '}');
+	json_close(j, '{');
 }
 
 /* Names of the fields as protobuf's JSON mapping has them. */
@@ -258,21 +258,21 @@ static int make_parca(const struct profile *p, struct envelope *e)
 	json_open(&j, '[');
 	json_label(&j, "__name__", name);
 	json_label(&j, "service_name", service_name(p));
-	json_close(&j, ']');
-	json_close(&j, '}');
+	json_close(&j, '[');
+	json_close(&j, '{');
 	json_key(&j, "samples");
 	json_open(&j, '[');
 	json_open(&j, '{');
 	json_key(&j, "rawProfile");
 	json_base64(&j, p->body, p->len);
-	json_close(&j, '}');
-	json_close(&j, ']');
-	json_close(&j, '}');
-	json_close(&j, ']');
+	json_close(&j, '{');
+	json_close(&j, '[');
+	json_close(&j, '{');
+	json_close(&j, '[');
 	/* Addresses are the file's own, not the process's. */
 	json_key(&j, "normalized");
 	json_bool(&j, true);
-	json_close(&j, '}');
+	json_close(&j, '{');
 	if (json_finish(&j)) {
 		json_fini(&j);
 		return -ENOMEM;
