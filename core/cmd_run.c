@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Shelf: edge. `run`: the daemon. Each window: one profile per service into the store and, when a
- * URL is set, to the server. SIGTERM and SIGINT flush the window; SIGHUP rereads the file: what can
+ * Shelf: edge. `run`: the daemon. Each window: one profile per service into the store and to
+ * the servers that are set. SIGTERM and SIGINT flush the window; SIGHUP rereads the file: what can
  * be changed in place is, else all is made anew, and made again as it was when that fails.
  */
 #include "cmd.h"
@@ -20,9 +20,9 @@
 #include "preflight.h"
 #include "remote.h"
 #include "report.h"
+#include "sending.h"
 #include "service.h"
 #include "store.h"
-#include "upload.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -39,9 +39,6 @@
 #define NAMES_STOP_NS (NSEC_PER_SEC / 2) /* for names of the last window */
 #define STOP_SEND_NS  (2 * NSEC_PER_SEC)
 #define PID_KEY_BYTES 32
-#define RETRY_MIN_NS  NSEC_PER_SEC
-#define RETRY_MAX_NS  (300 * NSEC_PER_SEC)
-#define SEND_TIMEOUT  (30 * NSEC_PER_SEC)
 #define IDLE_MS_MAX   60000
 #define ANEW          1 /* instead of 0 or -errno: all is to be made from another configuration */
 
@@ -71,10 +68,10 @@ struct daemon {
 	struct agent_runtimes runtimes;
 	struct agent *agent; /* NULL: profiling is off */
 	struct store *store;
-	struct upload *upload;
-	struct local *local;   /* NULL: there is no page */
-	struct remote *remote; /* NULL: nobody else has a say */
-	int wake_fd;           /* signals, the page, the remote configuration */
+	struct sending *sending; /* NULL: nothing leaves the host */
+	struct local *local;     /* NULL: there is no page */
+	struct remote *remote;   /* NULL: nobody else has a say */
+	int wake_fd;             /* signals, the page, the remote configuration */
 	struct guard guard;
 	struct cost_meter meter;
 	struct report report; /* of the window under way, or of the one that goes out */
@@ -110,29 +107,6 @@ static int load_pid_key(const char *store_path, u8 key[PID_KEY_BYTES])
 		return log_err(-EIO, "cannot make a key for process ids: no random bytes");
 	err = write_file_atomic(path, key, PID_KEY_BYTES, 0600);
 	return err ? log_err(err, "cannot write '%s': %s", path, strerror(-err)) : 0;
-}
-
-static int start_upload(struct daemon *d)
-{
-	const struct config *c = d->config;
-	char spool[PATH_MAX];
-	struct upload_options o = {
-		.url = c->upload_url,
-		.token_file = c->upload_token_file,
-		.ca_file = c->upload_ca_file,
-		.proxy = c->upload_proxy,
-		.host = d->host,
-		.spool_path = spool,
-		.spool_bytes = (u64)c->upload_spool_mb << 20,
-		.timeout_ns = SEND_TIMEOUT,
-		.retry_min_ns = RETRY_MIN_NS,
-		.retry_max_ns = RETRY_MAX_NS,
-	};
-
-	if (!*c->upload_url)
-		return 0;
-	snprintf(spool, sizeof(spool), "%s/spool", c->store_path);
-	return upload_new(&o, &d->upload);
 }
 
 static int start_remote(struct daemon *d)
@@ -265,7 +239,6 @@ static void tell_waits(const struct daemon *d)
 
 static int start_sampling(struct daemon *d)
 {
-	const struct config *c = d->config;
 	int err = start_agent(d);
 
 	if (err) {
@@ -278,9 +251,8 @@ static int start_sampling(struct daemon *d)
 	d->windows = 0;
 	d->aside_s = local_cpu_seconds(d->local);
 	d->begin_ns = now_monotonic();
-	log_info("sampling at %u Hz per CPU by %s; profiles every %u s in %s%s%s",
-		 agent_hz(d->agent), agent_clock(d->agent), (u32)(d->window_ns / NSEC_PER_SEC),
-		 store_path(d->store), *c->upload_url ? " and to " : "", c->upload_url);
+	log_info("sampling at %u Hz per CPU by %s; profiles every %u s in %s", agent_hz(d->agent),
+		 agent_clock(d->agent), (u32)(d->window_ns / NSEC_PER_SEC), store_path(d->store));
 	tell_waits(d);
 	tell_page(d);
 	return 0;
@@ -323,7 +295,7 @@ static int daemon_start(struct daemon *d, struct life *life, struct config *c)
 	if (!err)
 		err = load_pid_key(c->store_path, d->pid_key);
 	if (!err)
-		err = start_upload(d);
+		err = sending_open(c, d->host, &d->sending);
 	if (!err)
 		err = local_open(c, &d->local);
 	if (!err)
@@ -345,7 +317,7 @@ static void daemon_stop(struct daemon *d, bool anew)
 	remote_free(d->remote);
 	local_free(d->local);
 	closep(&d->wake_fd);
-	upload_free(d->upload, now_monotonic() + (anew ? 0 : STOP_SEND_NS));
+	sending_close(d->sending, now_monotonic() + (anew ? 0 : STOP_SEND_NS));
 	store_free(d->store);
 }
 
@@ -373,32 +345,18 @@ static void to_store(struct daemon *d, const struct window *w, const struct prof
 		local_stored(d->local, w, p, store_last(d->store));
 }
 
-static void to_server(struct daemon *d, const struct window *w, const struct profile *p,
-		      const struct closed *c)
+static void to_servers(struct daemon *d, const struct window *w, const struct profile *p,
+		       const struct closed *c)
 {
-	struct pprof_options o = {
-		.names = !strcmp(d->config->upload_symbolize, "host"),
-		.time_is_end = true,
-		.period_ns = c->period_ns,
+	struct sending_source from = {
 		.host = d->host,
-		.plain_pid = d->config->plain_pid,
-		.strip_homes = !d->config->home_paths,
 		.pid_key = d->pid_key,
-		.labels = (const char *const *)d->config->labels,
-		.nlabels = d->config->nlabels,
+		.period_ns = c->period_ns,
 		.comments = c->report.lines,
 		.ncomments = c->report.nlines,
 	};
-	u8 *data;
-	size_t len;
 
-	if (!d->upload)
-		return;
-	if (pprof_encode(w, p, &o, &data, &len)) {
-		stat_inc(STAT_no_memory);
-		return;
-	}
-	upload_submit(d->upload, p->service, p->container, p->type->name, w->start_ns, data, len);
+	sending_put(d->sending, w, p, &from);
 }
 
 /* What a lever stands at, for people. */
@@ -517,7 +475,7 @@ static bool hand_out(struct daemon *d, u64 wait_ns)
 	for (i = 0; i < w->nprofiles; i++) {
 		report_profile(&c->report, w, &w->profiles[i]);
 		to_store(d, w, &w->profiles[i], c);
-		to_server(d, w, &w->profiles[i], c);
+		to_servers(d, w, &w->profiles[i], c);
 	}
 	window_free(w);
 	d->nclosed--;

@@ -6,6 +6,8 @@
  * that inih would cut, join or skip without a word.
  */
 #include "config.h"
+#include "envelope.h"
+#include "headers.h"
 
 #include "htab.h"
 #include "identity.h"
@@ -22,8 +24,9 @@
 #include <sys/stat.h>
 
 #define LABELS   "labels"
-#define RUNTIME  "runtime." /* and a name: a section of that runtime */
-#define HINT_MAX 64         /* longer names get no hint */
+#define RUNTIME  "runtime" /* point, and a name: a section of that runtime */
+#define UPLOAD   "upload"  /* alone, or point and a name: a server */
+#define HINT_MAX 64        /* longer names get no hint */
 #define TEXT_MAX 1024
 
 enum type {
@@ -35,6 +38,7 @@ enum type {
 	TYPE_SAFE_URL, /* nobody on the way can change what it says */
 	TYPE_PATH,
 	TYPE_WORD,
+	TYPE_TEXT,
 	TYPE_NAMES,
 	TYPE_MATCH,
 };
@@ -45,6 +49,7 @@ struct row {
 	size_t offset; /* in struct config, or in struct config_runtime */
 	double min, max;
 	const char *choices; /* "a|b" */
+	const char *without; /* of a text: characters that it may not have */
 	bool optional;       /* may be empty */
 	bool live;           /* a running daemon can change it in place */
 };
@@ -109,23 +114,6 @@ static const struct row rows[] = {
 	     "send pids as they are; false sends a keyed hash", .live = true),
 	BOOL("ebpf_profiler", "home_paths", home_paths, "false",
 	     "send where below home directories files lie; false sends their names only"),
-	OPTIONAL_STRING(TYPE_URL, "upload", "url", upload_url,
-	       "http:// or https:// URL without query", "",
-	       "server to send to; empty: nothing leaves the host"),
-	OPTIONAL_STRING(TYPE_PATH, "upload", "token_file", upload_token_file,
-	       "absolute path", "",
-	       "file that holds the bearer token"),
-	OPTIONAL_STRING(TYPE_PATH, "upload", "ca_file", upload_ca_file,
-	       "absolute path", "",
-	       "PEM file of the authorities to trust; empty: the system's"),
-	OPTIONAL_STRING(TYPE_WORD, "upload", "proxy", upload_proxy,
-	       "[SCHEME://]HOST[:PORT]", "",
-	       "proxy to send through; empty: what the environment names"),
-	CHOICE("upload", "symbolize", upload_symbolize, "none|host",
-	       "none or host", "none",
-	       "where native function names are found: none (by the server) or host (here)"),
-	NUMBER("upload", "spool_mb", upload_spool_mb, 1, 65536, "64",
-	       "disk space for profiles that wait for the server; the oldest go first"),
 	OPTIONAL_STRING(TYPE_WORD, "web", "listen", web_listen,
 	       "ADDRESS:PORT", "127.0.0.1:7077",
 	       "address of the local page, in numbers; empty: no page"),
@@ -158,28 +146,82 @@ static const struct row rows[] = {
 	NUMBER("filter", "min_age_s", filter_min_age_s, 0, 86400, "0",
 	       "seconds that a process must have lived before it is profiled"),
 	STRING(TYPE_PATH, "store", "path", store_path, "absolute path", "/var/lib/ebpfprofiler",
-	       "directory of the local store and of the spool"),
+	       "directory of the local store and of the spools"),
 	NUMBER("store", "max_mb", store_max_mb, 1, 1048576, "512",
 	       "disk space for stored profiles; the oldest go first"),
 };
 
 /* Of each section [runtime.NAME]. */
 static const struct row runtime_rows[] = {
-	{ .key = { RUNTIME "NAME", "enabled", "true or false, or nothing", "",
+	{ .key = { RUNTIME ".NAME", "enabled", "true or false, or nothing", "",
 		   "walk the stacks of this runtime; empty: if runtime_stacks has its name" },
 	  .type = TYPE_CHOICE, .offset = offsetof(struct config_runtime, enabled),
 	  .choices = "true|false", .optional = true },
-	{ .key = { RUNTIME "NAME", "hz", "number 0..1000", "0",
+	{ .key = { RUNTIME ".NAME", "hz", "number 0..1000", "0",
 		   "walks per second of this runtime's stacks; 0: as runtime_hz says" },
 	  .type = TYPE_NUMBER, .offset = offsetof(struct config_runtime, hz), .max = 1000 },
-	{ .key = { RUNTIME "NAME", "layout", "absolute path, or nothing", "",
+	{ .key = { RUNTIME ".NAME", "layout", "absolute path, or nothing", "",
 		   "file with the memory layouts of more versions of this runtime" },
 	  .type = TYPE_PATH, .offset = offsetof(struct config_runtime, layout), .optional = true },
-	{ .key = { RUNTIME "NAME", "labels", "true or false", "false",
+	{ .key = { RUNTIME ".NAME", "labels", "true or false", "false",
 		   "add the labels that this runtime offers, such as the script of a request" },
 	  .type = TYPE_BOOL, .offset = offsetof(struct config_runtime, labels) },
 };
+
+/* Of [upload] and each section [upload.NAME]. */
+#define UP(kind, name, member, expected, standard, help, ...) \
+	{ .key = { UPLOAD, name, expected, standard, help }, .type = kind, \
+	  .offset = offsetof(struct config_upload, member), __VA_ARGS__ }
+#define UP_PATH(name, member, help) \
+	UP(TYPE_PATH, name, member, "absolute path, or nothing", "", help, .optional = true)
+static const struct row upload_rows[] = {
+	UP(TYPE_URL, "url", url, "http:// or https:// URL without query, or nothing", "",
+	   "server to send to; empty: nothing leaves the host", .optional = true),
+	UP(TYPE_CHOICE, "protocol", protocol,
+	   "pprof, otel-pprof, pyroscope, parca, otlp or otlp-grpc", "pprof",
+	   "what the server understands", .choices = ENVELOPE_PROTOCOLS),
+	UP_PATH("token_file", token_file, "file that holds the bearer token"),
+	UP(TYPE_TEXT, "user", user, "text without :, or nothing", "",
+	   "user name for basic authentication", .optional = true, .without = ":"),
+	UP_PATH("password_file", password_file, "file that holds the password of user"),
+	UP(TYPE_TEXT, "headers", headers, "NAME: VALUE, several separated by commas, or nothing", "",
+	   "more HTTP headers, such as X-Scope-OrgID: a-tenant; for what is secret take headers_file",
+	   .optional = true),
+	UP_PATH("headers_file", headers_file, "file with one NAME: VALUE a line, for headers that are secret"),
+	UP_PATH("ca_file", ca_file, "PEM file of the authorities to trust; empty: the system's"),
+	UP_PATH("cert_file", cert_file, "PEM file with the certificate that the server asks for"),
+	UP_PATH("key_file", key_file, "PEM file with the key of cert_file"),
+	UP(TYPE_WORD, "proxy", proxy, "[SCHEME://]HOST[:PORT], or nothing", "",
+	   "proxy to send through; empty: what the environment names", .optional = true),
+	UP(TYPE_CHOICE, "symbolize", symbolize, "none or host", "none",
+	   "where native function names are found: none (by the server) or host (here)",
+	   .choices = "none|host"),
+	UP(TYPE_NUMBER, "spool_mb", spool_mb, "number 1..65536", "64",
+	   "disk space for profiles that wait for the server; the oldest go first",
+	   .min = 1, .max = 65536),
+	UP(TYPE_NUMBER, "spool_hours", spool_hours, "number 1..720", "24",
+	   "profiles that have waited longer are dropped", .min = 1, .max = 720),
+};
 /* clang-format on */
+
+/* Kinds of sections of which there may be several. */
+enum { MANY_RUNTIME, MANY_UPLOAD, MANY };
+static const struct many {
+	const char *word;
+	bool alone; /* [WORD] is one of them, too, and its name is "" */
+	const struct row *rows;
+	u32 nrows, max;
+	size_t size;
+} many[MANY] = {
+	[MANY_RUNTIME] = { RUNTIME, false, runtime_rows, ARRAY_SIZE(runtime_rows),
+			   CONFIG_MAX_RUNTIMES, sizeof(struct config_runtime) },
+	[MANY_UPLOAD] = { UPLOAD, true, upload_rows, ARRAY_SIZE(upload_rows), CONFIG_MAX_UPLOADS,
+			  sizeof(struct config_upload) },
+};
+#define MANY_MAX      CONFIG_MAX_RUNTIMES /* the largest max */
+#define MANY_ROWS_MAX ARRAY_SIZE(upload_rows)
+static_assert(MANY_ROWS_MAX >= ARRAY_SIZE(runtime_rows), "the largest nrows");
+static_assert(MANY_MAX >= CONFIG_MAX_UPLOADS, "the largest max");
 
 /* Names that profiles already carry with a meaning of our own. */
 static const char *const reserved_labels[] = {
@@ -194,7 +236,7 @@ struct parse {
 	u32 line;
 	bool pair_due;                  /* inih owes us a pair for this line */
 	u32 row_line[ARRAY_SIZE(rows)]; /* where a key was set, 0: not yet */
-	u32 runtime_line[CONFIG_MAX_RUNTIMES][ARRAY_SIZE(runtime_rows)];
+	u32 many_line[MANY][MANY_MAX][MANY_ROWS_MAX];
 	u32 label_line[CONFIG_MAX_LABELS];
 	char *err;
 	size_t err_size;
@@ -206,18 +248,39 @@ const struct config_key *config_table(u32 i)
 	if (i < ARRAY_SIZE(rows))
 		return &rows[i].key;
 	i -= ARRAY_SIZE(rows);
+	if (i < ARRAY_SIZE(upload_rows))
+		return &upload_rows[i].key;
+	i -= ARRAY_SIZE(upload_rows);
 	return i < ARRAY_SIZE(runtime_rows) ? &runtime_rows[i].key : NULL;
 }
 
-static bool is_runtime(const char *section)
+/*
+ * Is a section of the file one of many? Then *ret_name is what stands behind the point, "" without
+ * one; which may not be a name.
+ */
+static const struct many *many_of(const char *section, const char **ret_name)
 {
-	return !strncmp(section, RUNTIME, strlen(RUNTIME));
+	size_t i;
+
+	for (i = 0; i < MANY; i++) {
+		size_t len = strlen(many[i].word);
+
+		if (strncmp(section, many[i].word, len) ||
+		    (section[len] != '.' && (section[len] || !many[i].alone)))
+			continue;
+		*ret_name = section + len + (section[len] == '.');
+		return &many[i];
+	}
+	return NULL;
 }
 
 /* Does a key of the table belong into this section of the file? */
 static bool belongs(const struct config_key *k, const char *section)
 {
-	return is_runtime(k->section) ? is_runtime(section) : !strcmp(k->section, section);
+	const char *name;
+	const struct many *m = many_of(section, &name);
+
+	return m ? m->rows[0].key.section == k->section : !strcmp(k->section, section);
 }
 
 /* --- errors ---------------------------------------------------------------------------------- */
@@ -297,10 +360,10 @@ static bool near_miss(const char *given, const char *name, u32 *best)
 static int fail_section(struct parse *p, const char *section)
 {
 	const struct config_key *k;
-	const char *hint = NULL;
+	const char *hint = NULL, *name;
 	u32 best = UINT32_MAX, i;
 
-	if (is_runtime(section))
+	if (many_of(section, &name))
 		return fail(
 			p, -EINVAL,
 			"[%s]: expected a name of 1..%u letters a-z, digits and _ after the point",
@@ -496,6 +559,8 @@ static bool string_fits(const struct row *row, const char *value)
 		return names_ok(value);
 	case TYPE_MATCH:
 		return match_ok(value);
+	case TYPE_TEXT:
+		return !row->without || !strpbrk(value, row->without);
 	default:
 		return !has_blank(value);
 	}
@@ -636,35 +701,88 @@ static int add_label(struct parse *p, const char *name, const char *value)
 	return 0;
 }
 
-static void runtime_fini(struct config_runtime *r)
+/* --- sections of which there are several ----------------------------------------------------- */
+
+/* Each begins with its name. */
+static_assert(!offsetof(struct config_runtime, name) && !offsetof(struct config_upload, name),
+	      "the name comes first");
+
+static u32 many_count(const struct config *c, const struct many *m)
 {
-	free(r->enabled);
-	free(r->layout);
+	return m == &many[MANY_RUNTIME] ? c->nruntimes : c->nuploads;
 }
 
-/* Defaults for a runtime. */
-static int runtime_init(struct config_runtime *r, const char *name)
+static void *many_item(const struct config *c, const struct many *m, u32 i)
 {
-	size_t i;
+	return m == &many[MANY_RUNTIME] ? (void *)&c->runtimes[i] : (void *)&c->uploads[i];
+}
+
+static bool many_find(const struct config *c, const struct many *m, const char *name, u32 *ret)
+{
+	for (*ret = 0; *ret < many_count(c, m); ++*ret)
+		if (!strcmp(many_item(c, m, *ret), name))
+			return true;
+	return false;
+}
+
+static void many_fini(const struct many *m, void *item)
+{
+	u32 i;
+
+	for (i = 0; i < m->nrows; i++)
+		if (is_string(m->rows[i].type))
+			free(*(char **)((char *)item + m->rows[i].offset));
+}
+
+/* Defaults. */
+static int many_init(const struct many *m, void *item, const char *name)
+{
+	u32 i;
 	int rc = 0;
 
-	*r = (struct config_runtime){};
-	snprintf(r->name, sizeof(r->name), "%s", name);
-	for (i = 0; i < ARRAY_SIZE(runtime_rows) && !rc; i++)
-		rc = set_value(r, &runtime_rows[i], runtime_rows[i].key.standard);
+	memset(item, 0, m->size);
+	snprintf(item, CONFIG_MAX_WORD + 1, "%s", name);
+	for (i = 0; i < m->nrows && !rc; i++)
+		rc = set_value(item, &m->rows[i], m->rows[i].key.standard);
 	if (rc)
-		runtime_fini(r);
+		many_fini(m, item);
 	return rc;
+}
+
+static int many_room(struct config *c)
+{
+	if (!c->runtimes)
+		c->runtimes = calloc(CONFIG_MAX_RUNTIMES, sizeof(*c->runtimes));
+	if (!c->uploads)
+		c->uploads = calloc(CONFIG_MAX_UPLOADS, sizeof(*c->uploads));
+	return c->runtimes && c->uploads ? 0 : -ENOMEM;
+}
+
+/* Its place in the config is made with the section's first line. */
+static int add_section(struct parse *p, const struct many *m, const char *name)
+{
+	struct config *c = p->c;
+	u32 i;
+
+	if (many_find(c, m, name, &i))
+		return 0;
+	if (i == m->max)
+		return fail(p, -EINVAL, "[%s.%s]: expected at most %u of these sections", m->word,
+			    name, m->max);
+	if (many_room(c) || many_init(m, many_item(c, m, i), name))
+		return fail(p, -ENOMEM, "out of memory");
+	if (m == &many[MANY_RUNTIME])
+		c->nruntimes++;
+	else
+		c->nuploads++;
+	return 0;
 }
 
 static const struct config_runtime *find_runtime(const struct config *c, const char *name)
 {
 	u32 i;
 
-	for (i = 0; i < c->nruntimes; i++)
-		if (!strcmp(c->runtimes[i].name, name))
-			return &c->runtimes[i];
-	return NULL;
+	return many_find(c, &many[MANY_RUNTIME], name, &i) ? &c->runtimes[i] : NULL;
 }
 
 struct config_runtime config_runtime(const struct config *c, const char *name)
@@ -691,24 +809,6 @@ bool config_runtime_enabled(const struct config *c, const char *name, const char
 	return strcmp(word, "python") ? lists(c->runtime_stacks, word) : c->python_stacks;
 }
 
-/* A section [runtime.NAME]: its place in the config, made with the section's first line. */
-static int add_runtime(struct parse *p, const char *name)
-{
-	struct config *c = p->c;
-
-	if (find_runtime(c, name))
-		return 0;
-	if (c->nruntimes == CONFIG_MAX_RUNTIMES)
-		return fail(p, -EINVAL, "[" RUNTIME "%s]: expected at most %u of these sections",
-			    name, CONFIG_MAX_RUNTIMES);
-	if (!c->runtimes)
-		c->runtimes = calloc(CONFIG_MAX_RUNTIMES, sizeof(*c->runtimes));
-	if (!c->runtimes || runtime_init(&c->runtimes[c->nruntimes], name))
-		return fail(p, -ENOMEM, "out of memory");
-	c->nruntimes++;
-	return 0;
-}
-
 /* Where the keys of a section go. */
 struct place {
 	const struct row *rows;
@@ -719,16 +819,17 @@ struct place {
 
 static struct place find_place(struct parse *p, const char *section)
 {
-	const struct config_runtime *r;
-	size_t i;
+	const char *name;
+	const struct many *m = many_of(section, &name);
+	u32 i;
 
-	if (!is_runtime(section))
+	if (!m)
 		return (struct place){ rows, ARRAY_SIZE(rows), p->c, p->row_line };
-	r = find_runtime(p->c, section + strlen(RUNTIME));
-	assert(r); /* check_section() made it */
-	i = (size_t)(r - p->c->runtimes);
-	return (struct place){ runtime_rows, ARRAY_SIZE(runtime_rows), &p->c->runtimes[i],
-			       p->runtime_line[i] };
+	/* check_section() made it. */
+	if (!many_find(p->c, m, name, &i))
+		assert(false);
+	return (struct place){ m->rows, m->nrows, many_item(p->c, m, i),
+			       p->many_line[m - many][i] };
 }
 
 /* Equal sums: the same keys with the same values, wherever they stand. */
@@ -786,10 +887,12 @@ static int on_pair(void *user, const char *section, const char *key, const char 
 
 static bool known_section(const char *name)
 {
+	const char *part;
+	const struct many *m = many_of(name, &part);
 	size_t i;
 
-	if (is_runtime(name))
-		return name_ok(name + strlen(RUNTIME), strlen(name) - strlen(RUNTIME));
+	if (m)
+		return !strcmp(name, m->word) || name_ok(part, strlen(part));
 	for (i = 0; i < ARRAY_SIZE(rows); i++)
 		if (!strcmp(rows[i].key.section, name))
 			return true;
@@ -803,6 +906,8 @@ static bool known_section(const char *name)
 static int check_section(struct parse *p, char *line)
 {
 	char *end = strchr(line, ']'), *rest;
+	const struct many *m;
+	const char *name;
 
 	if (!end)
 		return fail(p, -EINVAL, "%s: expected ] at the end of the section's name", line);
@@ -811,7 +916,8 @@ static int check_section(struct parse *p, char *line)
 		return fail_section(p, line + 1);
 	if (!strcmp(line + 1, "ebpf_profiler"))
 		p->c->defined = true;
-	if (is_runtime(line + 1) && add_runtime(p, line + 1 + strlen(RUNTIME)))
+	m = many_of(line + 1, &name);
+	if (m && add_section(p, m, name))
 		return p->rc;
 	rest = end + 1 + strspn(end + 1, " \t");
 	if (*rest && *rest != ';' && *rest != '#')
@@ -897,6 +1003,42 @@ static char *read_line(char *buf, int size, void *user)
 	return buf;
 }
 
+/* Where a key was set, for what is wrong about two of them together. */
+static int fail_upload(struct parse *p, u32 i, size_t offset, const char *expect)
+{
+	const struct config_upload *u = &p->c->uploads[i];
+	u32 k;
+
+	for (k = 0; k < ARRAY_SIZE(upload_rows) - 1; k++)
+		if (upload_rows[k].offset == offset)
+			break;
+	p->line = p->many_line[MANY_UPLOAD][i][k];
+	return fail(p, -EINVAL, "[" UPLOAD "%s%s] %s: expected %s", *u->name ? "." : "", u->name,
+		    upload_rows[k].key.key, expect);
+}
+
+/* What only all keys of a section together can tell. */
+static int check_upload(struct parse *p, u32 i)
+{
+	const struct config_upload *u = &p->c->uploads[i];
+	const char *why;
+
+	if (*u->user && *u->token_file)
+		return fail_upload(p, i, offsetof(struct config_upload, user),
+				   "either user or token_file");
+	if (!*u->user != !*u->password_file)
+		return fail_upload(p, i,
+				   *u->user ? offsetof(struct config_upload, user)
+					    : offsetof(struct config_upload, password_file),
+				   "user and password_file together");
+	if (!*u->cert_file && *u->key_file)
+		return fail_upload(p, i, offsetof(struct config_upload, key_file),
+				   "cert_file beside it");
+	if (headers_each(u->headers, ',', NULL, NULL, &why))
+		return fail_upload(p, i, offsetof(struct config_upload, headers), why);
+	return 0;
+}
+
 int config_parse(struct config *c, const char *name, const char *text, size_t len, char *err,
 		 size_t err_size)
 {
@@ -908,6 +1050,7 @@ int config_parse(struct config *c, const char *name, const char *text, size_t le
 		.err = err,
 		.err_size = err_size,
 	};
+	u32 i;
 
 	if (len > CONFIG_MAX_FILE) {
 		put_error(err, err_size, "%s: larger than %u bytes", name, CONFIG_MAX_FILE);
@@ -915,7 +1058,10 @@ int config_parse(struct config *c, const char *name, const char *text, size_t le
 	}
 	if (ini_parse_stream(read_line, &p, on_pair, &p) < 0 && !p.rc)
 		fail(&p, -ENOMEM, "out of memory");
-	return check_pair(&p);
+	check_pair(&p);
+	for (i = 0; i < c->nuploads && !p.rc; i++)
+		check_upload(&p, i);
+	return p.rc;
 }
 
 /* --- the file -------------------------------------------------------------------------------- */
@@ -1028,8 +1174,11 @@ void config_fini(struct config *c)
 		free(c->labels[i]);
 	free(c->labels);
 	for (i = 0; i < c->nruntimes; i++)
-		runtime_fini(&c->runtimes[i]);
+		many_fini(&many[MANY_RUNTIME], &c->runtimes[i]);
+	for (i = 0; i < c->nuploads; i++)
+		many_fini(&many[MANY_UPLOAD], &c->uploads[i]);
 	free(c->runtimes);
+	free(c->uploads);
 	*c = (struct config){};
 }
 

@@ -13,6 +13,7 @@
 #define CONFIG_MAX_LABELS   32
 #define CONFIG_MAX_LABEL    200 /* bytes of a label's value */
 #define CONFIG_MAX_RUNTIMES 32  /* names in runtime_stacks, and sections [runtime.NAME] */
+#define CONFIG_MAX_UPLOADS  8   /* sections [upload] and [upload.NAME] */
 #define CONFIG_MAX_WORD     31  /* bytes of such a name */
 
 /* [runtime.NAME] */
@@ -22,6 +23,17 @@ struct config_runtime {
 	u32 hz;        /* 0: as runtime_hz says */
 	char *layout;  /* "" when none */
 	bool labels;
+};
+
+/* [upload], whose name is "", or [upload.NAME]; strings are never NULL. */
+struct config_upload {
+	char name[CONFIG_MAX_WORD + 1];
+	char *url; /* "": nothing is sent */
+	char *protocol;
+	char *token_file, *user, *password_file, *headers, *headers_file;
+	char *ca_file, *cert_file, *key_file, *proxy;
+	char *symbolize; /* none | host */
+	u32 spool_mb, spool_hours;
 };
 
 struct config {
@@ -44,10 +56,6 @@ struct config {
 	bool strip_process_args;
 	bool plain_pid;
 	bool home_paths;
-	/* [upload] */
-	char *upload_url, *upload_token_file, *upload_ca_file, *upload_proxy;
-	char *upload_symbolize; /* none | host */
-	u32 upload_spool_mb;
 	/* [web] */
 	char *web_listen, *web_token_file, *web_hosts;
 	/* [remote] */
@@ -65,6 +73,8 @@ struct config {
 	u32 nlabels;
 	struct config_runtime *runtimes; /* sections that are there; config_runtime() knows all */
 	u32 nruntimes;
+	struct config_upload *uploads; /* sections that are there */
+	u32 nuploads;
 	/* Of all that the file sets besides what config_set_live() takes over; in any order. */
 	u64 rest;
 };
@@ -111,5 +121,8 @@ struct config_key {
 	const char *standard; /* default as text */
 	const char *help;
 };
-/* Row i, or NULL past the end; the rows of [runtime.NAME] are the last. */
+/*
+ * Row i, or NULL past the end; the rows of [upload], which are those of each [upload.NAME], and of
+ * [runtime.NAME] are the last.
+ */
 const struct config_key *config_table(u32 i);

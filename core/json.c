@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <nettle/base64.h>
 
 int json_init(struct json *j)
 {
@@ -109,4 +110,21 @@ void json_bool(struct json *j, bool b)
 {
 	before(j);
 	fputs(b ? "true" : "false", j->out);
+}
+
+void json_base64(struct json *j, const u8 *data, size_t len)
+{
+	enum { PIECE = 3 * 1024 }; /* no padding between two */
+	char text[BASE64_ENCODE_RAW_LENGTH(PIECE)];
+	size_t i;
+
+	before(j);
+	putc_unlocked('"', j->out);
+	for (i = 0; i < len; i += PIECE) {
+		size_t n = MIN(len - i, (size_t)PIECE);
+
+		base64_encode_raw(text, n, data + i);
+		fwrite_unlocked(text, 1, BASE64_ENCODE_RAW_LENGTH(n), j->out);
+	}
+	putc_unlocked('"', j->out);
 }

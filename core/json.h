@@ -36,3 +36,5 @@ void json_text(struct json *j, const char *s);
 void json_number(struct json *j, u64 n); /* at most 2^53: JSON's readers have doubles */
 void json_real(struct json *j, double n);
 void json_bool(struct json *j, bool b);
+/* Bytes as a text in base64, of any length. */
+void json_base64(struct json *j, const u8 *data, size_t len);

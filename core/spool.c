@@ -49,7 +49,7 @@ struct entry {
 struct spool {
 	char *path;
 	int dir_fd; /* -1: takes nothing */
-	u64 max_bytes;
+	u64 max_bytes, max_age_ns;
 	pthread_mutex_t lock;  /* all below; never held over a write or read of a file */
 	struct entry *entries; /* sorted by age */
 	u32 n, cap;
@@ -58,6 +58,7 @@ struct spool {
 	bool has_loaded;
 	struct entry bad[BAD_FILES_MAX];
 	u32 nbad;
+	u64 dropped, expired, damaged;
 	struct log_limit drop_limit, bad_limit;
 };
 
@@ -320,14 +321,21 @@ static int insert(struct spool *s, const struct entry *e)
 	return 0;
 }
 
-/* Drops the oldest, never the one that is being sent: it is counted as sent or kept instead. */
-static u32 trim(struct spool *s)
+/*
+ * Drops the oldest while the spool is too full or they are older than `before`; never the one that
+ * is being sent: it is counted as sent or kept instead. Returns how many; some were too old.
+ */
+static u32 trim(struct spool *s, u64 before, u32 *ret_expired)
 {
 	u32 i = 0, kept = 0, dropped = 0;
 
-	for (; i < s->n && (s->bytes > s->max_bytes || s->n - dropped > FILES_MAX); i++) {
+	*ret_expired = 0;
+	for (; i < s->n; i++) {
 		char name[SPOOL_NAME];
 
+		if (s->bytes <= s->max_bytes && s->n - dropped <= FILES_MAX &&
+		    s->entries[i].start_ns >= before)
+			break;
 		if (s->has_loaded && !compare(&s->entries[i], &s->loaded)) {
 			s->entries[kept++] = s->entries[i];
 			continue;
@@ -336,11 +344,14 @@ static u32 trim(struct spool *s)
 		/* A file that cannot be removed is forgotten all the same: this must end. */
 		unlinkat(s->dir_fd, name, 0);
 		s->bytes -= s->entries[i].size;
+		*ret_expired += s->entries[i].start_ns < before;
 		dropped++;
 	}
 	if (dropped)
 		memmove(&s->entries[kept], &s->entries[i], (s->n - i) * sizeof(s->entries[0]));
 	s->n -= dropped;
+	s->expired += *ret_expired;
+	s->dropped += dropped - *ret_expired;
 	return dropped;
 }
 
@@ -359,22 +370,25 @@ static void add_bad(struct spool *s, const struct entry *e)
 
 /* --- the spool -------------------------------------------------------------------------------- */
 
-static void report_dropped(struct spool *s, u32 dropped)
+static void trim_and_tell(struct spool *s)
 {
-	u64 before;
+	u64 now = now_realtime(), before;
+	u32 dropped, expired;
 	bool say;
 
-	if (!dropped)
-		return;
-	stat_add(STAT_spool_dropped, dropped);
 	pthread_mutex_lock(&s->lock);
-	say = log_limit(&s->drop_limit, &before);
+	dropped = trim(s, s->max_age_ns && now > s->max_age_ns ? now - s->max_age_ns : 0, &expired);
+	say = dropped && log_limit(&s->drop_limit, &before);
 	pthread_mutex_unlock(&s->lock);
+	stat_add(STAT_spool_dropped, dropped - expired);
+	stat_add(STAT_spool_expired, expired);
 	if (say)
-		log_warn("spool: %s is full: %u of the oldest profiles dropped, unsent (%" PRIu64
-			 " times before without a message); raise [upload] spool_mb or repair the "
-			 "server",
-			 s->path, dropped, before);
+		log_warn(
+			"spool: %s: %u of the oldest profiles dropped, unsent, since it is full, and "
+			"%u that had waited too long (%" PRIu64
+			" times before without a message); raise spool_mb or spool_hours, or "
+			"repair the server",
+			s->path, dropped - expired, expired, before);
 }
 
 /* The file is of no use; it is renamed for a person, or removed when that is not possible. */
@@ -393,6 +407,7 @@ static void set_aside(struct spool *s, const struct entry *e, int err)
 	forget(s, e);
 	if (renamed)
 		add_bad(s, e);
+	s->damaged++;
 	pthread_mutex_unlock(&s->lock);
 	stat_inc(STAT_spool_bad);
 	if (log_limit(&s->bad_limit, NULL))
@@ -461,7 +476,7 @@ static int take_over(struct spool *s)
 		return r;
 	if (s->n)
 		qsort(s->entries, s->n, sizeof(s->entries[0]), compare);
-	report_dropped(s, trim(s));
+	trim_and_tell(s);
 	return 0;
 }
 
@@ -470,7 +485,7 @@ static void spool_freep(struct spool **s)
 	spool_free(*s);
 }
 
-int spool_open(const char *path, u64 max_bytes, struct spool **ret)
+int spool_open(const char *path, u64 max_bytes, u64 max_age_ns, struct spool **ret)
 {
 	_cleanup_(spool_freep) struct spool *s = calloc(1, sizeof(*s));
 	int r;
@@ -479,6 +494,7 @@ int spool_open(const char *path, u64 max_bytes, struct spool **ret)
 		return log_err(-ENOMEM, "spool: out of memory");
 	s->dir_fd = -1;
 	s->max_bytes = max_bytes;
+	s->max_age_ns = max_age_ns;
 	pthread_mutex_init(&s->lock, NULL);
 	if (path && *path && max_bytes) {
 		s->path = strdup(path);
@@ -516,7 +532,6 @@ int spool_put(struct spool *s, const struct profile *p)
 	_cleanup_free_ u8 *file = NULL;
 	char name[SPOOL_NAME], path[PATH_MAX];
 	size_t len;
-	u32 dropped = 0;
 	int r;
 
 	if (s->dir_fd < 0 || p->len > SPOOL_BODY_MAX)
@@ -538,10 +553,9 @@ int spool_put(struct spool *s, const struct profile *p)
 	r = insert(s, &e);
 	if (r)
 		unlinkat(s->dir_fd, name, 0);
-	else
-		dropped = trim(s);
 	pthread_mutex_unlock(&s->lock);
-	report_dropped(s, dropped);
+	if (!r)
+		trim_and_tell(s);
 	return r;
 }
 
@@ -549,6 +563,8 @@ bool spool_oldest(struct spool *s, u64 *ret_start_ns, u64 *ret_seq)
 {
 	bool any;
 
+	if (s->max_age_ns)
+		trim_and_tell(s);
 	pthread_mutex_lock(&s->lock);
 	any = s->n;
 	if (any) {
@@ -666,6 +682,13 @@ u32 spool_count(struct spool *s)
 	n = s->n;
 	pthread_mutex_unlock(&s->lock);
 	return n;
+}
+
+void spool_counts(struct spool *s, struct spool_counts *ret)
+{
+	pthread_mutex_lock(&s->lock);
+	*ret = (struct spool_counts){ s->n, s->bytes, s->dropped, s->expired, s->damaged };
+	pthread_mutex_unlock(&s->lock);
 }
 
 u64 spool_next_seq(struct spool *s)

@@ -72,9 +72,14 @@
 	X(profiles_written, "profiles written to the store")                                       \
 	X(profiles_removed, "profiles removed from the store to stay under max_mb")                \
 	X(profiles_failed, "profiles that could not be written")                                   \
+	X(upload_due, "profiles handed over to be sent, once per server")                          \
+	X(upload_parts, "profiles sent in parts: parts more than profiles")                        \
 	X(upload_sent, "profiles accepted by the server")                                          \
 	X(upload_retried, "attempts to send that failed and will be tried again")                  \
 	X(upload_refused, "profiles refused by the server for good and dropped")                   \
+	X(upload_too_large, "profiles dropped: too large for the server, even in parts")           \
+	X(upload_rejected, "profiles that a server rejected out of what it accepted")              \
+	X(spool_expired, "profiles dropped from the spool: older than spool_hours")                \
 	X(spool_dropped, "profiles dropped from the full spool, oldest first")                     \
 	X(spool_bad, "spool files set aside: damaged")                                             \
 	X(config_reloads, "configurations taken over while running")                               \

@@ -1,84 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Shelf: line. Profiles (gzip bytes and three query values) come in from the window's thread; one
- * HTTP POST each goes out from a thread of its own, oldest first. A server that fails gets one
- * probe, the oldest profile, per back-off step; meanwhile new profiles go to the spool, and all
- * of it follows once a probe is accepted. Nothing that a server says makes this thread wait longer
- * than the attempt's timeout, keep more than 128 KiB, or go anywhere but to the configured URL.
+ * Shelf: line. Profiles (gzip bytes and three texts) come in from the window's thread; one HTTP
+ * POST each goes out from a thread of its own, oldest first. A server that fails gets one probe,
+ * the oldest profile, per back-off step; meanwhile new profiles go to the spool, and all of it
+ * follows once a probe is accepted. What is too large for a server goes in halves.
  */
 #include "upload.h"
+#include "http.h"
 #include "log.h"
 #include "spool.h"
 #include "stat.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 /* Profiles in memory; what comes on top is written to the spool by who hands it over. */
 #define QUEUE_MAX       64
 #define QUEUE_BYTES_MAX (16u << 20)
 
-#define URL_MAX         8192
-#define TOKEN_MAX       4096
-#define REPLY_MAX       (64u << 10)
-#define HEADERS_MAX     (64u << 10)
-#define REPLY_SHOWN     200
-#define CONNECT_NS_MAX  (10 * NSEC_PER_SEC)
-#define RETRY_AFTER_MAX (3600 * NSEC_PER_SEC)
-#define POLL_MS_MAX     60000
-#define NSEC_PER_MSEC   1000000ull
-
-enum outcome {
-	ACCEPTED,
-	REFUSED, /* for good: this profile will never be taken */
-	RETRY,
-	ABANDONED, /* the daemon ends */
-};
-
-/* What came back, for the verdict and for the message. */
-struct reply {
-	long status; /* 0: none */
-	u64 retry_after_ns;
-	size_t header_bytes, body_bytes;
-	char start[REPLY_SHOWN];
-	size_t start_len;
-	char error[CURL_ERROR_SIZE];
-};
+/* Halvings of one profile, and answers "too large" in a row until the rest of it is given up. */
+#define SPLITS_MAX    1024
+#define TOO_LARGE_MAX 64
 
 struct upload {
-	char *endpoint; /* URL/v1/profiles */
-	char *shown;    /* the same without user and password, for messages */
-	char *token_file, *ca_file, *proxy, *host;
-	u64 timeout_ns, retry_min_ns, retry_max_ns;
+	enum protocol protocol;
+	char *host;
+	struct http *http;
+	u64 retry_min_ns, retry_max_ns, queue_bytes_max;
 	struct spool *spool;
-	CURLM *multi;
-	CURL *easy;
 	pthread_t thread;
 	bool running;
 
-	pthread_mutex_t lock; /* down to `sending` */
+	pthread_mutex_t lock; /* down to `counts` */
 	struct profile *head, **tail;
 	u32 queued;
 	u64 queued_bytes;
 	u64 next_seq;
 	bool stopping;
 	u64 send_until_ns; /* when stopping */
-	bool sending;      /* one more profile, taken off the queue, is on its way */
+	u32 sending;       /* so many more, in neither queue nor spool, are on their way */
+	struct upload_counts counts;
 
 	/* The thread's own. */
 	u32 failures; /* in a row */
 	u64 next_try_ns;
 	bool told_to_wait; /* by Retry-After */
-	struct log_limit retry_limit, refused_limit;
+	struct log_limit retry_limit, refused_limit, rejected_limit;
 
 	struct log_limit lost_limit; /* under the lock again: both threads lose */
 };
+
+/* One of the counts of this server, and of all. */
+#define TALLY(u, name, id, n)                     \
+	do {                                      \
+		pthread_mutex_lock(&(u)->lock);   \
+		(u)->counts.name += (n);          \
+		pthread_mutex_unlock(&(u)->lock); \
+		stat_add(STAT_##id, (n));         \
+	} while (0)
 
 /* --- queue; the caller holds the lock --------------------------------------------------------- */
 
@@ -118,8 +101,8 @@ static struct profile *pop_front(struct upload *u)
 
 static bool has_room(const struct upload *u, size_t len)
 {
-	return u->queued < QUEUE_MAX && len <= QUEUE_BYTES_MAX &&
-	       u->queued_bytes <= QUEUE_BYTES_MAX - len;
+	return u->queued < QUEUE_MAX && len <= u->queue_bytes_max &&
+	       u->queued_bytes <= u->queue_bytes_max - len;
 }
 
 /* --- neither sent nor spooled ----------------------------------------------------------------- */
@@ -129,14 +112,14 @@ static void lose(struct upload *u, struct profile *p, int err)
 	bool say;
 
 	profile_free(p);
-	stat_inc(STAT_spool_dropped);
+	TALLY(u, dropped, spool_dropped, 1);
 	pthread_mutex_lock(&u->lock);
 	say = log_limit(&u->lost_limit, NULL);
 	pthread_mutex_unlock(&u->lock);
 	if (say)
 		log_warn("upload: a profile for %s was dropped: it could be neither sent nor "
-			 "spooled: %s; check [upload] spool_mb and the disk",
-			 u->shown, strerror(-err));
+			 "spooled: %s; check spool_mb and the disk",
+			 http_shown(u->http), strerror(-err));
 }
 
 /* The spool would not have it: memory takes it in place of the oldest there. */
@@ -144,7 +127,7 @@ static void queue_or_lose(struct upload *u, struct profile *p, int err)
 {
 	u32 i;
 
-	if (p->len > QUEUE_BYTES_MAX) {
+	if (p->len > u->queue_bytes_max) {
 		lose(u, p, err);
 		return;
 	}
@@ -173,13 +156,13 @@ static bool spool_queue(struct upload *u)
 
 		pthread_mutex_lock(&u->lock);
 		p = pop_front(u);
-		u->sending = p;
+		u->sending = p != NULL;
 		pthread_mutex_unlock(&u->lock);
 		if (!p)
 			return true;
 		r = spool_put(u->spool, p);
 		pthread_mutex_lock(&u->lock);
-		u->sending = false;
+		u->sending = 0;
 		if (r)
 			push_front(u, p);
 		pthread_mutex_unlock(&u->lock);
@@ -192,197 +175,6 @@ static bool spool_queue(struct upload *u)
 
 /* --- one attempt ------------------------------------------------------------------------------ */
 
-static size_t on_header(char *data __unused, size_t size, size_t n, void *arg)
-{
-	struct reply *reply = arg;
-
-	/* libcurl keeps every header line; an endless head must not fill the memory. */
-	reply->header_bytes += size * n;
-	return reply->header_bytes > HEADERS_MAX ? 0 : size * n;
-}
-
-static size_t on_body(char *data, size_t size, size_t n, void *arg)
-{
-	struct reply *reply = arg;
-	size_t len = size * n, part = MIN(len, sizeof(reply->start) - reply->start_len);
-
-	memcpy(reply->start + reply->start_len, data, part);
-	reply->start_len += part;
-	reply->body_bytes += len;
-	return reply->body_bytes > REPLY_MAX ? 0 : len;
-}
-
-/*
- * "Authorization: Bearer TOKEN". Read again for each attempt, since tokens are rotated. A control
- * character would let the file write headers of its own.
- */
-static int token_header(const char *path, char **ret, char error[CURL_ERROR_SIZE])
-{
-	_cleanup_free_ char *text = NULL;
-	char *start, *end, *c;
-	size_t len;
-	int r;
-
-	r = read_file(path, TOKEN_MAX, &text, &len);
-	if (r) {
-		snprintf(error, CURL_ERROR_SIZE, "token file %s: %s", path,
-			 r == -E2BIG ? "over 4 KiB" : strerror(-r));
-		return r;
-	}
-	start = text + strspn(text, " \t\r\n");
-	end = text + len;
-	while (end > start && strchr(" \t\r\n", end[-1]))
-		end--;
-	*end = '\0';
-	for (c = start; c<end && * c> 0x20 && *c < 0x7f; c++)
-		;
-	if (start == end || c < end) {
-		snprintf(error, CURL_ERROR_SIZE, "token file %s: %s", path,
-			 start == end ? "empty" : "not one word of printable ASCII");
-		r = -EINVAL;
-	} else if (asprintf(ret, "Authorization: Bearer %s", start) < 0) {
-		r = -ENOMEM;
-	}
-	explicit_bzero(text, len);
-	return r;
-}
-
-static void slist_freep(struct curl_slist **l)
-{
-	struct curl_slist *i;
-
-	/* One of the lines is the token. */
-	for (i = *l; i; i = i->next)
-		explicit_bzero(i->data, strlen(i->data));
-	curl_slist_free_all(*l);
-}
-
-static int append(struct curl_slist **list, const char *line)
-{
-	struct curl_slist *l = curl_slist_append(*list, line);
-
-	if (!l)
-		return -ENOMEM;
-	*list = l;
-	return 0;
-}
-
-static int make_headers(const struct upload *u, struct curl_slist **list,
-			char error[CURL_ERROR_SIZE])
-{
-	char *token = NULL;
-	int r;
-
-	/*
-	 * No Content-Encoding: gzip belongs to the pprof format, as in a .pb.gz file. Coroot's own
-	 * agent sends it so (coroot-node-agent 1.35.6, profiling/profiling.go); a receiver that
-	 * undid the encoding would find bytes that it does not expect.
-	 */
-	r = append(list, "Content-Type: application/octet-stream");
-	/* Without this, libcurl waits a second for "100 Continue" before a large body. */
-	if (!r)
-		r = append(list, "Expect:");
-	if (r || !u->token_file)
-		return r;
-	r = token_header(u->token_file, &token, error);
-	if (r)
-		return r;
-	r = append(list, token);
-	explicit_bzero(token, strlen(token));
-	free(token);
-	return r;
-}
-
-/* Owned. */
-static char *make_url(const struct upload *u, const struct profile *p)
-{
-	char service[3 * sizeof(p->service)], container[3 * sizeof(p->container)];
-	char type[3 * sizeof(p->type)], host[3 * 256];
-	char *url;
-	int n;
-
-	spool_escape(service, sizeof(service), p->service);
-	spool_escape(container, sizeof(container), p->container);
-	spool_escape(type, sizeof(type), p->type);
-	spool_escape(host, sizeof(host), u->host);
-	n = asprintf(&url, "%s?service.name=%s%s%s&host.name=%s&source=ebpf&type=%s", u->endpoint,
-		     service, *container ? "&container.id=" : "", container, host, type);
-	return n < 0 ? NULL : url;
-}
-
-#define SET(option, value)                                            \
-	do {                                                          \
-		if (!r)                                               \
-			r = curl_easy_setopt(u->easy, option, value); \
-	} while (0)
-
-static CURLcode set_protocols(struct upload *u)
-{
-	CURLcode r = CURLE_OK;
-
-#if LIBCURL_VERSION_NUM >= 0x075500
-	SET(CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-	SET(CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
-#if LIBCURL_VERSION_NUM >= 0x075700
-	/* A name server that hangs: leave the resolver's thread behind instead of joining it. */
-	SET(CURLOPT_QUICK_EXIT, 1L);
-#endif
-	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	SET(CURLOPT_FOLLOWLOCATION, 0L);
-	/* No signals: this is a thread. SIGPIPE is blocked in it. */
-	SET(CURLOPT_NOSIGNAL, 1L);
-	if (u->ca_file)
-		SET(CURLOPT_CAINFO, u->ca_file);
-	/* Unset, libcurl goes by https_proxy, http_proxy and no_proxy. */
-	if (u->proxy)
-		SET(CURLOPT_PROXY, u->proxy);
-	return r;
-}
-
-static CURLcode set_request(struct upload *u, const struct profile *p, const char *url,
-			    struct curl_slist *headers, struct reply *reply)
-{
-	long timeout_ms = (long)MIN(MAX(u->timeout_ns / NSEC_PER_MSEC, 1ull), (u64)INT32_MAX);
-	CURLcode r;
-
-	curl_easy_reset(u->easy);
-	r = set_protocols(u);
-	SET(CURLOPT_URL, url);
-	SET(CURLOPT_USERAGENT, "ebpfprofiler");
-	SET(CURLOPT_HTTPHEADER, headers);
-	SET(CURLOPT_POST, 1L);
-	SET(CURLOPT_POSTFIELDS, p->body);
-	SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)p->len);
-	SET(CURLOPT_TIMEOUT_MS, timeout_ms);
-	SET(CURLOPT_CONNECTTIMEOUT_MS, MIN(timeout_ms, (long)(CONNECT_NS_MAX / NSEC_PER_MSEC)));
-	SET(CURLOPT_HEADERFUNCTION, on_header);
-	SET(CURLOPT_HEADERDATA, reply);
-	SET(CURLOPT_WRITEFUNCTION, on_body);
-	SET(CURLOPT_WRITEDATA, reply);
-	SET(CURLOPT_ERRORBUFFER, reply->error);
-	return r;
-}
-
-/* Milliseconds until then, at least 1 (0 would spin), at most `most`. */
-static int ms_until(u64 then, u64 now, u64 most)
-{
-	u64 ms = then > now ? (then - now + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC : 1;
-
-	return (int)MIN(ms, most);
-}
-
-/* Until something happens, somebody wakes us, or `then`. */
-static void wait_until(struct upload *u, u64 then)
-{
-	static const struct timespec pause = { .tv_nsec = 10 * (long)NSEC_PER_MSEC };
-
-	if (curl_multi_poll(u->multi, NULL, 0, ms_until(then, now_monotonic(), POLL_MS_MAX), NULL))
-		nanosleep(&pause, NULL);
-}
-
 static bool read_stop(struct upload *u, u64 *ret_send_until_ns)
 {
 	bool stopping;
@@ -394,110 +186,45 @@ static bool read_stop(struct upload *u, u64 *ret_send_until_ns)
 	return stopping;
 }
 
-/* Drives the transfer that was added. Returns 0, or -ECANCELED when the daemon ends first. */
-static int transfer(struct upload *u)
+static u64 end_of_attempt(void *arg)
 {
-	/* libcurl keeps the timeout itself; this is the written bound in case it does not. */
-	u64 end = now_monotonic() + u->timeout_ns + NSEC_PER_SEC;
+	u64 until;
 
-	for (;;) {
-		u64 now, until = end;
-		int active = 0;
-
-		if (curl_multi_perform(u->multi, &active) || !active)
-			return 0;
-		now = now_monotonic();
-		if (now >= end)
-			return 0;
-		if (read_stop(u, &until)) {
-			if (now >= until)
-				return -ECANCELED;
-		} else {
-			until = end;
-		}
-		wait_until(u, MIN(until, end));
-	}
+	return read_stop(arg, &until) ? until : UINT64_MAX;
 }
 
-static CURLcode transfer_result(struct upload *u)
-{
-	CURLcode result = CURLE_OPERATION_TIMEDOUT;
-	CURLMsg *m;
-	int left, i;
+/* What became of one attempt. */
+struct outcome {
+	struct judgement judgement;
+	u64 retry_after_ns;
+	bool abandoned; /* the daemon ends */
+};
 
-	/* One transfer gives one message. */
-	for (i = 0; i < 4 && (m = curl_multi_info_read(u->multi, &left)); i++) {
-		if (m->msg == CURLMSG_DONE)
-			result = m->data.result;
-	}
-	return result;
-}
-
-static int perform(struct upload *u, struct reply *reply)
+static void attempt(struct upload *u, const struct profile *p, struct outcome *ret)
 {
-	curl_off_t after = 0;
-	CURLcode result;
+	struct judgement *j = &ret->judgement;
+	struct http_reply reply;
+	struct envelope e;
 	int r;
 
-	if (curl_multi_add_handle(u->multi, u->easy)) {
-		snprintf(reply->error, sizeof(reply->error), "libcurl takes no transfer");
-		return -EIO;
-	}
-	r = transfer(u);
-	result = transfer_result(u);
-	curl_easy_getinfo(u->easy, CURLINFO_RESPONSE_CODE, &reply->status);
-	curl_easy_getinfo(u->easy, CURLINFO_RETRY_AFTER, &after);
-	curl_multi_remove_handle(u->multi, u->easy);
-	/* A date in the past comes out negative. */
-	if (after > 0)
-		reply->retry_after_ns =
-			(u64)MIN(after, (curl_off_t)(RETRY_AFTER_MAX / NSEC_PER_SEC)) *
-			NSEC_PER_SEC;
-	if (!reply->error[0])
-		snprintf(reply->error, sizeof(reply->error), "%s", curl_easy_strerror(result));
-	return r;
-}
-
-/*
- * The status line decides, even when the rest of the reply was cut off or too long: by then the
- * server has the profile and has said what it thinks of it.
- */
-static enum outcome judge(long status)
-{
-	if (status >= 200 && status <= 299)
-		return ACCEPTED;
-	/* 413 is among the refused: it will not get smaller. */
-	if (status >= 400 && status <= 499 && status != 408 && status != 429)
-		return REFUSED;
-	/* A redirect is not followed and says nothing against the profile. */
-	return RETRY;
-}
-
-static enum outcome attempt(struct upload *u, const struct profile *p, struct reply *reply)
-{
-	_cleanup_(slist_freep) struct curl_slist *headers = NULL;
-	_cleanup_free_ char *url = make_url(u, p);
-	CURLcode rc;
-	int r;
-
-	r = url ? make_headers(u, &headers, reply->error) : -ENOMEM;
-	if (r) {
-		if (!reply->error[0])
-			snprintf(reply->error, sizeof(reply->error), "%s", strerror(-r));
-		return RETRY;
-	}
-	rc = set_request(u, p, url, headers, reply);
-	if (rc) {
-		snprintf(reply->error, sizeof(reply->error), "%s", curl_easy_strerror(rc));
-		r = -EIO;
+	*ret = (struct outcome){ .judgement.verdict = ENVELOPE_RETRY };
+	r = envelope_make(u->protocol, p, u->host, &e);
+	if (!r) {
+		http_post(u->http, &e, end_of_attempt, u, &reply);
+		envelope_judge(u->protocol, &reply.answer, j);
+		if (!reply.answer.status)
+			snprintf(j->why, sizeof(j->why), "%s", reply.error);
+		ret->retry_after_ns = reply.retry_after_ns;
+		ret->abandoned = reply.abandoned;
 	} else {
-		r = perform(u, reply);
+		if (r == -E2BIG)
+			j->verdict = ENVELOPE_TOO_LARGE;
+		else if (r == -EBADMSG)
+			j->verdict = ENVELOPE_REFUSED;
+		snprintf(j->why, sizeof(j->why), "not sent: %s",
+			 r == -EBADMSG ? "it is no profile that can be read" : strerror(-r));
 	}
-	/* The handle must not keep pointers into what goes away with this function. */
-	curl_easy_reset(u->easy);
-	if (r == -ECANCELED && !reply->status)
-		return ABANDONED;
-	return judge(reply->status);
+	envelope_fini(&e);
 }
 
 /* --- the thread ------------------------------------------------------------------------------- */
@@ -523,60 +250,129 @@ static u64 back_off(const struct upload *u)
 	return MIN(step + random_below(step + 1), u->retry_max_ns);
 }
 
-static void describe(const struct reply *reply, char *text, size_t size)
-{
-	char start[3 * REPLY_SHOWN + 1];
-
-	if (!reply->status) {
-		snprintf(text, size, "%s", reply->error);
-		return;
-	}
-	utf8_clean(start, sizeof(start), reply->start, reply->start_len);
-	if (reply->status >= 300 && reply->status <= 399)
-		snprintf(text, size, "HTTP %ld, a redirect, which is not followed", reply->status);
-	else
-		snprintf(text, size, "HTTP %ld%s%s", reply->status, *start ? ": " : "", start);
-}
-
-static void retry_later(struct upload *u, const struct reply *reply)
+static void retry_later(struct upload *u, const struct outcome *o)
 {
 	u64 delay = back_off(u);
-	char why[1024];
 
-	u->told_to_wait = reply->retry_after_ns > delay;
-	delay = MAX(delay, reply->retry_after_ns);
+	u->told_to_wait = o->retry_after_ns > delay;
+	delay = MAX(delay, o->retry_after_ns);
 	u->next_try_ns = now_monotonic() + delay;
 	if (u->failures < UINT32_MAX)
 		u->failures++;
-	stat_inc(STAT_upload_retried);
-	if (!log_limit(&u->retry_limit, NULL))
-		return;
-	describe(reply, why, sizeof(why));
-	log_warn("upload: %s: %s; %u profiles wait, next attempt in %.1f s", u->shown, why,
-		 upload_pending(u), (double)delay / (double)NSEC_PER_SEC);
+	TALLY(u, retried, upload_retried, 1);
+	if (log_limit(&u->retry_limit, NULL))
+		log_warn("upload: %s: %s; %u profiles wait, next attempt in %.1f s",
+			 http_shown(u->http), o->judgement.why, upload_pending(u),
+			 (double)delay / (double)NSEC_PER_SEC);
 }
 
 static void reached(struct upload *u)
 {
 	if (u->failures)
-		log_info("upload: %s answers again; %u profiles wait", u->shown, upload_pending(u));
+		log_info("upload: %s answers again; %u profiles wait", http_shown(u->http),
+			 upload_pending(u));
 	u->failures = 0;
 	u->next_try_ns = 0;
 	u->told_to_wait = false;
 }
 
-static void refused(struct upload *u, const struct profile *p, const struct reply *reply)
+/* A profile, or a part of one, that will never be taken. */
+static void give_up(struct upload *u, const struct profile *p, const struct judgement *j)
 {
-	char why[1024];
 	u64 before;
 
-	stat_inc(STAT_upload_refused);
-	if (!log_limit(&u->refused_limit, &before))
+	if (j->verdict == ENVELOPE_TOO_LARGE)
+		TALLY(u, too_large, upload_too_large, 1);
+	else
+		TALLY(u, refused, upload_refused, 1);
+	if (log_limit(&u->refused_limit, &before))
+		log_warn("upload: %s refused the %s profile of %s for good: %s; dropped (%" PRIu64
+			 " others since the last message)",
+			 http_shown(u->http), p->type, p->service, j->why, before);
+}
+
+static void accepted(struct upload *u, const struct judgement *j)
+{
+	TALLY(u, sent, upload_sent, 1);
+	if (!j->rejected)
 		return;
-	describe(reply, why, sizeof(why));
-	log_warn("upload: %s refused the %s profile of %s for good: %s; dropped (%" PRIu64
-		 " others since the last message)",
-		 u->shown, p->type, p->service, why, before);
+	TALLY(u, rejected, upload_rejected, j->rejected);
+	if (log_limit(&u->rejected_limit, NULL))
+		log_warn("upload: %s took a request but not all of it: %" PRIu64
+			 " profiles rejected: %s",
+			 http_shown(u->http), j->rejected, j->why);
+}
+
+/* Puts two halves in the place of the first of a list. Returns 0 or -errno, as envelope_split(). */
+static int split_first(struct upload *u, struct profile **list, bool original)
+{
+	struct profile *p = *list, *half[2];
+	int r = envelope_split(p, half);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&u->lock);
+	half[0]->seq = u->next_seq++;
+	half[1]->seq = u->next_seq++;
+	pthread_mutex_unlock(&u->lock);
+	half[0]->next = half[1];
+	half[1]->next = p->next;
+	*list = half[0];
+	if (!original)
+		profile_free(p);
+	TALLY(u, parts, upload_parts, 1);
+	return 0;
+}
+
+static void set_sending(struct upload *u, const struct profile *list, bool spooled)
+{
+	u32 n = 0;
+
+	for (; list; list = list->next)
+		n++;
+	pthread_mutex_lock(&u->lock);
+	/* One of them is that in the spool. */
+	u->sending = spooled && n ? n - 1 : n;
+	pthread_mutex_unlock(&u->lock);
+}
+
+/*
+ * Sends a profile, in parts when need be. What is left, because the server is to be asked later,
+ * stays in *list: the profile itself, or parts; it is then the caller's, like the original. True
+ * when the server had a word on all of it.
+ */
+static bool send_parts(struct upload *u, struct profile *original, bool spooled,
+		       struct profile **list, struct outcome *o)
+{
+	u32 splits = 0, too_large = 0;
+
+	/* Each turn takes a part out, or splits one, of which there are at most SPLITS_MAX. */
+	while (*list) {
+		struct profile *p = *list;
+		enum envelope_verdict verdict;
+		int r = -ENOENT;
+
+		set_sending(u, *list, spooled);
+		attempt(u, p, o);
+		verdict = o->judgement.verdict;
+		if (verdict == ENVELOPE_TOO_LARGE && too_large++ < TOO_LARGE_MAX &&
+		    splits++ < SPLITS_MAX)
+			r = split_first(u, list, p == original);
+		if (verdict == ENVELOPE_RETRY || (verdict == ENVELOPE_TOO_LARGE && r == -ENOMEM))
+			return false;
+		if (verdict == ENVELOPE_TOO_LARGE && !r)
+			continue;
+		if (verdict == ENVELOPE_ACCEPTED) {
+			too_large = 0;
+			accepted(u, &o->judgement);
+		} else {
+			give_up(u, p, &o->judgement);
+		}
+		*list = p->next;
+		if (p != original)
+			profile_free(p);
+	}
+	return true;
 }
 
 /* The oldest of queue and spool. Returns 0, -ENOENT when nothing waits, or -errno. */
@@ -592,7 +388,7 @@ static int take_oldest(struct upload *u, struct profile **ret, bool *ret_spooled
 	if (u->head && (!spooled || u->head->start_ns < start ||
 			(u->head->start_ns == start && u->head->seq < seq))) {
 		p = pop_front(u);
-		u->sending = true;
+		u->sending = 1;
 	}
 	pthread_mutex_unlock(&u->lock);
 	if (p) {
@@ -608,7 +404,7 @@ static int take_oldest(struct upload *u, struct profile **ret, bool *ret_spooled
 	return r == -ENOENT ? -EAGAIN : r;
 }
 
-/* A profile from memory that was not taken: to the spool, or back to memory. */
+/* A profile that is in memory only and was not taken: to the spool, or back to memory. */
 static void put_back(struct upload *u, struct profile *p)
 {
 	int r = spool_put(u->spool, p);
@@ -622,28 +418,35 @@ static void put_back(struct upload *u, struct profile *p)
 	pthread_mutex_unlock(&u->lock);
 }
 
-static void settle(struct upload *u, struct profile *p, bool spooled, enum outcome outcome)
+static void settle(struct upload *u, struct profile *original, bool spooled, struct profile *left)
 {
-	bool done = outcome == ACCEPTED || outcome == REFUSED;
+	bool whole = left == original;
+	u32 i;
 
+	/* First out of the spool, so that its parts find the room. */
 	if (spooled)
-		spool_done(u->spool, done);
-	if (spooled || done)
-		profile_free(p);
-	else
+		spool_done(u->spool, !whole);
+	if (spooled || !whole)
+		profile_free(original);
+	if (spooled && whole)
+		left = NULL;
+	/* A part for each split, and one. */
+	for (i = 0; left && i <= SPLITS_MAX + 1; i++) {
+		struct profile *p = left;
+
+		left = p->next;
+		p->next = NULL;
 		put_back(u, p);
-	pthread_mutex_lock(&u->lock);
-	u->sending = false;
-	pthread_mutex_unlock(&u->lock);
+	}
+	set_sending(u, NULL, false);
 }
 
 /* False when nothing waits. */
 static bool send_one(struct upload *u)
 {
-	struct reply reply = { 0 };
-	enum outcome outcome;
-	struct profile *p;
-	bool spooled;
+	struct outcome o = { .judgement.verdict = ENVELOPE_RETRY };
+	struct profile *p, *left;
+	bool spooled, done;
 	int r;
 
 	r = take_oldest(u, &p, &spooled);
@@ -653,20 +456,17 @@ static bool send_one(struct upload *u)
 		return true;
 	if (r) {
 		/* Out of memory or descriptors: as good a reason to pause as a dead server. */
-		snprintf(reply.error, sizeof(reply.error), "spool: %s", strerror(-r));
-		retry_later(u, &reply);
+		snprintf(o.judgement.why, sizeof(o.judgement.why), "spool: %s", strerror(-r));
+		retry_later(u, &o);
 		return true;
 	}
-	outcome = attempt(u, p, &reply);
-	if (outcome == ACCEPTED)
-		stat_inc(STAT_upload_sent);
-	if (outcome == REFUSED)
-		refused(u, p, &reply);
-	settle(u, p, spooled, outcome);
-	if (outcome == RETRY)
-		retry_later(u, &reply);
-	else if (outcome != ABANDONED)
+	left = p;
+	done = send_parts(u, p, spooled, &left, &o);
+	settle(u, p, spooled, left);
+	if (done)
 		reached(u);
+	else if (!o.abandoned)
+		retry_later(u, &o);
 	return true;
 }
 
@@ -711,14 +511,14 @@ static void *run(void *arg)
 			if (stopping)
 				break;
 			spool_queue(u);
-			wait_until(u, u->next_try_ns);
+			http_wait(u->http, u->next_try_ns);
 			continue;
 		}
 		if (send_one(u))
 			continue;
 		if (stopping)
 			break;
-		wait_until(u, UINT64_MAX);
+		http_wait(u->http, UINT64_MAX);
 	}
 	spool_rest(u);
 	return NULL;
@@ -726,85 +526,18 @@ static void *run(void *arg)
 
 /* --- outside ---------------------------------------------------------------------------------- */
 
-static void url_freep(CURLU **h)
-{
-	curl_url_cleanup(*h);
-}
-
-/* NULL and "" mean unset; -ENOMEM or 0. */
-static int copy_string(const char *s, char **ret)
-{
-	if (!s || !*s)
-		return 0;
-	*ret = strdup(s);
-	return *ret ? 0 : -ENOMEM;
-}
-
-/* libcurl reads "http:///x" as a host named x, and a base of "http:" would come to that. */
-static bool is_base_url(CURLU *h, const char *url)
-{
-	const char *host = url ? strstr(url, "://") : NULL;
-	char *scheme = NULL, *query = NULL, *fragment = NULL;
-	bool good;
-
-	if (!host || !host[3] || strchr("/?#", host[3]) || strlen(url) > URL_MAX)
-		return false;
-	good = !curl_url_set(h, CURLUPART_URL, url, 0) &&
-	       !curl_url_get(h, CURLUPART_SCHEME, &scheme, 0) &&
-	       (!strcmp(scheme, "http") || !strcmp(scheme, "https")) &&
-	       curl_url_get(h, CURLUPART_QUERY, &query, 0) &&
-	       curl_url_get(h, CURLUPART_FRAGMENT, &fragment, 0);
-	curl_free(scheme);
-	curl_free(query);
-	curl_free(fragment);
-	return good;
-}
-
-/* Makes the address to send to, and one form of it for people, without user and password. */
-static int make_endpoint(struct upload *u, const char *url)
-{
-	_cleanup_(url_freep) CURLU *h = curl_url();
-	char *shown = NULL;
-	size_t len;
-
-	if (!h)
-		return -ENOMEM;
-	if (!is_base_url(h, url))
-		return log_err(-EINVAL, "upload: [upload] url is not of the form "
-					"http[s]://HOST[:PORT][/PATH]");
-	len = strlen(url);
-	while (len && url[len - 1] == '/')
-		len--;
-	if (asprintf(&u->endpoint, "%.*s/v1/profiles", (int)len, url) < 0) {
-		u->endpoint = NULL;
-		return -ENOMEM;
-	}
-	if (!curl_url_set(h, CURLUPART_URL, u->endpoint, 0) &&
-	    !curl_url_set(h, CURLUPART_USER, NULL, 0) &&
-	    !curl_url_set(h, CURLUPART_PASSWORD, NULL, 0) &&
-	    !curl_url_get(h, CURLUPART_URL, &shown, 0))
-		u->shown = strdup(shown);
-	curl_free(shown);
-	return u->shown ? 0 : -ENOMEM;
-}
-
 static int copy_options(struct upload *u, const struct upload_options *o)
 {
 	char host[256];
-	int r;
 
 	utf8_clean(host, sizeof(host), o->host ? o->host : "", sizeof(host));
 	u->host = strdup(host);
-	r = u->host ? copy_string(o->token_file, &u->token_file) : -ENOMEM;
-	if (!r)
-		r = copy_string(o->ca_file, &u->ca_file);
-	if (!r)
-		r = copy_string(o->proxy, &u->proxy);
-	u->timeout_ns = o->timeout_ns ? MIN(o->timeout_ns, 3600 * NSEC_PER_SEC) : 30 * NSEC_PER_SEC;
+	u->protocol = o->protocol;
+	u->queue_bytes_max = o->queue_bytes ? o->queue_bytes : QUEUE_BYTES_MAX;
 	u->retry_min_ns = o->retry_min_ns ? MIN(o->retry_min_ns, 3600 * NSEC_PER_SEC)
 					  : NSEC_PER_SEC;
 	u->retry_max_ns = MIN(MAX(o->retry_max_ns, u->retry_min_ns), 24 * 3600 * NSEC_PER_SEC);
-	return r;
+	return u->host ? 0 : -ENOMEM;
 }
 
 /* All signals are for the main thread; SIGPIPE of a closed connection is for nobody. */
@@ -830,32 +563,26 @@ static void upload_freep(struct upload **u)
 
 int upload_new(const struct upload_options *o, struct upload **ret)
 {
-	_cleanup_(upload_freep) struct upload *u = NULL;
+	_cleanup_(upload_freep) struct upload *u = calloc(1, sizeof(*u));
+	struct http_options http = o->http;
+	struct spool_counts s;
 	int r;
 
-	if (curl_global_init(CURL_GLOBAL_DEFAULT))
-		return log_err(-EIO, "upload: libcurl does not start");
-	u = calloc(1, sizeof(*u));
-	if (!u) {
-		curl_global_cleanup();
+	if (!u)
 		return log_err(-ENOMEM, "upload: out of memory");
-	}
 	u->tail = &u->head;
 	pthread_mutex_init(&u->lock, NULL);
-	r = copy_options(u, o);
-	if (!r)
-		r = make_endpoint(u, o->url);
-	if (r == -EINVAL)
-		return r;
-	u->multi = curl_multi_init();
-	u->easy = curl_easy_init();
-	if (r || !u->multi || !u->easy)
+	if (copy_options(u, o))
 		return log_err(-ENOMEM, "upload: out of memory");
-	if (u->token_file && !strncasecmp(u->endpoint, "http:", 5))
-		log_warn("upload: the token goes to %s unencrypted; use https", u->shown);
-	r = spool_open(o->spool_path, o->spool_bytes, &u->spool);
+	http.http2 = o->protocol == PROTOCOL_OTLP_GRPC;
+	r = http_new(&http, &u->http);
 	if (r)
 		return r;
+	r = spool_open(o->spool_path, o->spool_bytes, o->spool_age_ns, &u->spool);
+	if (r)
+		return r;
+	spool_counts(u->spool, &s);
+	u->counts.found = s.waiting + s.dropped + s.expired + s.damaged;
 	u->next_seq = spool_next_seq(u->spool);
 	r = start_thread(u);
 	if (r)
@@ -864,7 +591,7 @@ int upload_new(const struct upload_options *o, struct upload **ret)
 	return 0;
 }
 
-static void stop_thread(struct upload *u, u64 deadline_ns)
+void upload_stop(struct upload *u, u64 deadline_ns)
 {
 	u64 now = now_monotonic();
 	u64 left = deadline_ns > now ? deadline_ns - now : 0;
@@ -874,28 +601,39 @@ static void stop_thread(struct upload *u, u64 deadline_ns)
 	u->stopping = true;
 	u->send_until_ns = now + left - MIN(left / 4, NSEC_PER_SEC / 2);
 	pthread_mutex_unlock(&u->lock);
-	curl_multi_wakeup(u->multi);
-	pthread_join(u->thread, NULL);
+	http_wake(u->http);
+}
+
+/* So that who asks later where a profile is finds it. */
+static void tell_counts(struct upload *u)
+{
+	struct upload_counts c;
+
+	upload_counts(u, &c);
+	if (c.found + c.due)
+		log_info("upload: %s: %" PRIu64 " profiles of earlier runs, %" PRIu64
+			 " due, %" PRIu64 " more parts = %" PRIu64 " sent, %" PRIu64
+			 " refused, %" PRIu64 " too large, %" PRIu64 " dropped, %" PRIu64
+			 " too old, %" PRIu64 " damaged, %" PRIu64 " in the spool",
+			 http_shown(u->http), c.found, c.due, c.parts, c.sent, c.refused,
+			 c.too_large, c.dropped, c.expired, c.damaged, c.waiting);
 }
 
 void upload_free(struct upload *u, u64 deadline_ns)
 {
 	if (!u)
 		return;
-	if (u->running)
-		stop_thread(u, deadline_ns);
-	curl_easy_cleanup(u->easy);
-	curl_multi_cleanup(u->multi);
+	if (u->running) {
+		if (!u->stopping)
+			upload_stop(u, deadline_ns);
+		pthread_join(u->thread, NULL);
+		tell_counts(u);
+	}
+	http_free(u->http);
 	spool_free(u->spool);
 	pthread_mutex_destroy(&u->lock);
-	free(u->endpoint);
-	free(u->shown);
-	free(u->token_file);
-	free(u->ca_file);
-	free(u->proxy);
 	free(u->host);
 	free(u);
-	curl_global_cleanup();
 }
 
 /* Owned; body is the new profile's, or freed. */
@@ -930,6 +668,7 @@ int upload_submit(struct upload *u, const char *service, const char *container, 
 		stat_inc(STAT_no_memory);
 		return -ENOMEM;
 	}
+	TALLY(u, due, upload_due, 1);
 	if (len > SPOOL_BODY_MAX) {
 		lose(u, p, -EFBIG);
 		return -EFBIG;
@@ -947,7 +686,7 @@ int upload_submit(struct upload *u, const char *service, const char *container, 
 		else
 			profile_free(p);
 	}
-	curl_multi_wakeup(u->multi);
+	http_wake(u->http);
 	return 0;
 }
 
@@ -959,4 +698,21 @@ u32 upload_pending(struct upload *u)
 	n += u->queued + u->sending;
 	pthread_mutex_unlock(&u->lock);
 	return n;
+}
+
+void upload_counts(struct upload *u, struct upload_counts *ret)
+{
+	struct spool_counts s;
+
+	/* In this order, a profile on its way from one to the other is counted twice, never missed. */
+	pthread_mutex_lock(&u->lock);
+	*ret = u->counts;
+	ret->waiting = u->queued + u->sending;
+	pthread_mutex_unlock(&u->lock);
+	spool_counts(u->spool, &s);
+	ret->waiting += s.waiting;
+	ret->spool_bytes = s.bytes;
+	ret->dropped += s.dropped;
+	ret->expired = s.expired;
+	ret->damaged = s.damaged;
 }

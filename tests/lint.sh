@@ -11,10 +11,10 @@ else
 fi
 
 # Shelves, never upward. A file that is in none is an error: say where it belongs.
-base="util gzip rootfile log stat htab cpus arena strtab reader demangle json notify"
+base="util gzip rootfile log stat htab cpus arena strtab reader demangle json headers notify"
 books="features task_event perfmap module elfsym plt pclntab debugfile dwarfnames kallsyms process cgroup container otel match service identity cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
-line="pprof_in view view_pprof view_print catalog sampler sideband stack fold names pprof store spool upload line merge walker threads counts pending offcpu hostwalk openwaits"
-edge="main cmd cmd_doctor cost cmd_run cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture cmd_symbolize symbolize cmd_tree cmd_top web web_api web_assets local metrics remote"
+line="pprof_in view view_pprof view_print catalog sampler sideband stack fold names pprof store spool pprof_cut otlp envelope http upload line merge walker threads counts pending offcpu hostwalk openwaits"
+edge="main cmd cmd_doctor cost cmd_run sending cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture cmd_symbolize symbolize cmd_tree cmd_top web web_api web_assets local metrics remote"
 level() {
     case " $base " in *" $1 "*) echo 1; return ;; esac
     case " $books " in *" $1 "*) echo 2; return ;; esac
@@ -29,8 +29,10 @@ for f in core/*.[ch]; do
     for inc in $(sed -n 's/^#include "\(.*\)"$/\1/p' "$f"); do
         case $inc in
         bpf/abi.h | version.h) continue ;;
-        profile.pb-c.h) case $name in pprof | pprof_in | symbolize | view_pprof) ;;
-            *) say "$f: only pprof.c, pprof_in.c, symbolize.c and view_pprof.c know the schema" ;; esac; continue ;;
+        profile.pb-c.h) case $name in pprof | pprof_in | pprof_cut | otlp | envelope | symbolize | view_pprof) ;;
+            *) say "$f: pprof's schema is not for it" ;; esac; continue ;;
+        envelope.pb-c.h) case $name in otlp | envelope) ;;
+            *) say "$f: only otlp.c and envelope.c know the schemas of servers" ;; esac; continue ;;
         sample*.skel.h) [ "$name" = sampler ] || say "$f: only sampler.c includes the skeleton"; continue ;;
         offcpu*.skel.h) [ "$name" = offcpu ] || say "$f: only offcpu.c includes its skeleton"; continue ;;
         bpf/unwind.h) [ "$name" = hostwalk ] || say "$f: only hostwalk.c walks stacks"; continue ;;

@@ -137,16 +137,11 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_string_equal(c.filter_include, "");
 	assert_string_equal(c.filter_exclude, "");
 	assert_int_equal(c.filter_min_age_s, 0);
-	assert_string_equal(c.upload_url, "");
-	assert_string_equal(c.upload_token_file, "");
-	assert_string_equal(c.upload_ca_file, "");
-	assert_string_equal(c.upload_proxy, "");
-	assert_string_equal(c.upload_symbolize, "none");
-	assert_int_equal(c.upload_spool_mb, 64);
 	assert_string_equal(c.remote_url, "");
 	assert_string_equal(c.remote_token_file, "");
 	assert_string_equal(c.remote_ca_file, "");
 	assert_int_equal(c.remote_poll_s, 60);
+	assert_int_equal(c.nuploads, 0);
 	assert_string_equal(c.web_listen, "127.0.0.1:7077");
 	assert_string_equal(c.web_token_file, "");
 	assert_string_equal(c.web_hosts, "");
@@ -198,16 +193,16 @@ static void every_key_reaches_its_member(void **state)
 	assert_string_equal(c.filter_include, "exe:a*, user:0");
 	assert_string_equal(c.filter_exclude, "unit:b.service");
 	assert_int_equal(c.filter_min_age_s, 3);
-	assert_string_equal(c.upload_url, "https://example.org:8443/in");
-	assert_string_equal(c.upload_token_file, "/etc/t");
-	assert_string_equal(c.upload_ca_file, "/etc/ca.pem");
-	assert_string_equal(c.upload_proxy, "http://p:3128");
-	assert_string_equal(c.upload_symbolize, "host");
-	assert_int_equal(c.upload_spool_mb, 7);
 	assert_string_equal(c.remote_url, "https://c.example/host");
 	assert_string_equal(c.remote_token_file, "/etc/r");
 	assert_string_equal(c.remote_ca_file, "/etc/s.pem");
 	assert_int_equal(c.remote_poll_s, 30);
+	assert_string_equal(c.uploads[0].url, "https://example.org:8443/in");
+	assert_string_equal(c.uploads[0].token_file, "/etc/t");
+	assert_string_equal(c.uploads[0].ca_file, "/etc/ca.pem");
+	assert_string_equal(c.uploads[0].proxy, "http://p:3128");
+	assert_string_equal(c.uploads[0].symbolize, "host");
+	assert_int_equal(c.uploads[0].spool_mb, 7);
 	assert_string_equal(c.web_listen, "[::1]:80");
 	assert_string_equal(c.web_token_file, "/etc/w");
 	assert_string_equal(c.web_hosts, "a.example,b");
@@ -268,9 +263,9 @@ static void number_ranges_hold_at_both_edges(void **state)
 	}
 	/*
 	 * sample_hz, upload_interval_s, max_frames, table_memory_mb, cpu_budget, offcpu_min_ms,
-	 * runtime_hz, spool_mb, min_age_s, max_mb, poll_s, hz of a runtime
+	 * runtime_hz, min_age_s, max_mb, poll_s, spool_mb, spool_hours, hz of a runtime
 	 */
-	assert_int_equal(n, 12);
+	assert_int_equal(n, 13);
 }
 
 static void numbers_are_plain_digits(void **state)
@@ -465,7 +460,7 @@ static void comments_stand_alone_or_follow_a_blank(void **state)
 		 "[labels]\nx = a;b\ny = c#d # e\n");
 	assert_int_equal(c.sample_hz, 20);
 	assert_int_equal(c.max_frames, 65);
-	assert_string_equal(c.upload_url, "");
+	assert_string_equal(c.uploads[0].url, "");
 	assert_string_equal(c.labels[0], "x=a;b");
 	assert_string_equal(c.labels[1], "y=c#d # e");
 	config_fini(&c);
@@ -531,7 +526,7 @@ static void lines_up_to_the_limit_and_long_comments_are_accepted(void **state)
 	value[192] = '\0';
 	snprintf(text, sizeof(text), "# %0400d = 1\n[upload]\nurl = %s\n", 0, value);
 	good(&c, text);
-	assert_int_equal(strlen(c.upload_url), 192);
+	assert_int_equal(strlen(c.uploads[0].url), 192);
 	config_fini(&c);
 }
 
@@ -586,8 +581,8 @@ static void error_unknown_key_hints_at_the_nearest(void **state)
 	bad("[ebpf_profiler]\nSample_HZ = 19\n",
 	    "F:2: [ebpf_profiler] Sample_HZ: unknown key, did you mean sample_hz?");
 	bad("[ebpf_profiler]\ncolour = red\n", "F:2: [ebpf_profiler] colour: unknown key");
-	bad("[store]\nurl = http://h\n",
-	    "F:2: [store] url: unknown key here, it belongs to [upload]");
+	bad("[store]\nspool_mb = 3\n",
+	    "F:2: [store] spool_mb: unknown key here, it belongs to [upload]");
 }
 
 static void error_unknown_section_is_found_even_when_empty(void **state)

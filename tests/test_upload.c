@@ -261,11 +261,10 @@ static struct upload_options standard(void)
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d", server.port);
 	snprintf(spool, sizeof(spool), "%s/spool", base);
 	return (struct upload_options){
-		.url = url,
+		.http = { .url = url, .timeout_ns = 5 * NSEC_PER_SEC },
 		.host = "host1",
 		.spool_path = spool,
 		.spool_bytes = 64 << 20,
-		.timeout_ns = 5 * NSEC_PER_SEC,
 		.retry_min_ns = 5 * MS,
 		.retry_max_ns = 20 * MS,
 	};
@@ -316,7 +315,7 @@ static void leave_spooled(u32 first, u32 n)
 	struct upload *u;
 	u32 i;
 
-	o.url = nowhere();
+	o.http.url = nowhere();
 	u = open_upload(&o);
 	for (i = 0; i < n; i++)
 		submit(u, first + i);
@@ -387,8 +386,8 @@ static void request_has_documented_query_and_headers(void **state __unused)
 	struct upload *u;
 
 	write_text(path_of("%s/token", base), " \n s3cr3t.tok-en== \r\n", 20);
-	o.token_file = path_of("%s/token", base);
-	o.url = path_of("%s//", o.url);
+	o.http.token_file = path_of("%s/token", base);
+	o.http.url = path_of("%s//", o.http.url);
 	u = open_upload(&o);
 	assert_int_equal(upload_submit(u, "a b&c=/?#%\xc3\xbc", "0123abc", "offcpu", START,
 				       make_body(1, 10), 10),
@@ -457,10 +456,10 @@ static void url_that_is_no_http_url_is_refused_at_start(void **state __unused)
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(urls); i++) {
-		o.url = urls[i];
+		o.http.url = urls[i];
 		assert_int_equal(upload_new(&o, &u), -EINVAL);
 	}
-	o.url = NULL;
+	o.http.url = NULL;
 	assert_int_equal(upload_new(&o, &u), -EINVAL);
 	assert_null(u);
 	upload_free(NULL, 0);
@@ -475,15 +474,15 @@ static void token_file_is_read_for_each_attempt_and_checked(void **state __unuse
 	struct upload *u;
 	u64 before;
 
-	o.token_file = path_of("%s/token", base);
+	o.http.token_file = path_of("%s/token", base);
 	u = open_upload(&o);
 	submit(u, 0);
 	wait_for(grown(STAT_upload_retried) >= 1);
-	write_text(o.token_file, two_lines, strlen(two_lines));
+	write_text(o.http.token_file, two_lines, strlen(two_lines));
 	before = grown(STAT_upload_retried);
 	wait_for(grown(STAT_upload_retried) >= before + 3);
 	memset(big, 'x', sizeof(big));
-	write_text(o.token_file, big, sizeof(big));
+	write_text(o.http.token_file, big, sizeof(big));
 	before = grown(STAT_upload_retried);
 	wait_for(grown(STAT_upload_retried) >= before + 3);
 	assert_int_equal(attempt_count("200"), 0);
@@ -565,7 +564,7 @@ static void passing_errors_are_retried(void **state __unused)
 
 static void refused_profiles_are_dropped_and_counted(void **state __unused)
 {
-	static const char *const modes[] = { "400", "413", "415", "404" };
+	static const char *const modes[] = { "400", "401", "415", "404" };
 	struct upload *u = open_standard();
 	u32 i;
 
@@ -656,7 +655,7 @@ static void server_that_hangs_is_given_up_after_the_timeout(void **state __unuse
 	struct upload *u;
 	u32 i;
 
-	o.timeout_ns = 80 * MS;
+	o.http.timeout_ns = 80 * MS;
 	u = open_upload(&o);
 	for (i = 0; i < ARRAY_SIZE(modes); i++) {
 		set_mode(path_of("once %s", modes[i]));
@@ -698,7 +697,7 @@ static void misbehaving_replies_to_a_taken_profile_are_cut(void **state __unused
 	u64 start;
 	u32 i, n;
 
-	o.timeout_ns = 150 * MS;
+	o.http.timeout_ns = 150 * MS;
 	u = open_upload(&o);
 	for (i = 0; i < ARRAY_SIZE(modes); i++) {
 		set_mode(modes[i]);
@@ -769,14 +768,14 @@ static void tls_needs_a_known_certificate(void **state __unused)
 	server = tls;
 	accepted_before = 0;
 	o = standard();
-	o.url = path_of("https://127.0.0.1:%d", tls.port);
+	o.http.url = path_of("https://127.0.0.1:%d", tls.port);
 	u = open_upload(&o);
 	submit(u, 0);
 	wait_for(grown(STAT_upload_retried) >= 2);
 	close_upload(u);
 	assert_int_equal(arrived(), 0);
 	assert_int_equal(spooled(), 1);
-	o.ca_file = path_of("%s/cert.pem", base);
+	o.http.ca_file = path_of("%s/cert.pem", base);
 	u = open_upload(&o);
 	wait_for(arrived() == 1);
 	close_upload(u);
@@ -812,7 +811,7 @@ static void spool_keeps_labels_and_order(void **state __unused)
 	struct upload_options o = standard();
 	struct upload *u;
 
-	o.url = nowhere();
+	o.http.url = nowhere();
 	u = open_upload(&o);
 	upload_submit(u, "x y%z\xc3\xbc", "c1", "cpu", START, make_body(0, 5), 5);
 	upload_submit(u, "", "", "offcpu", START, make_body(0, 5), 5);
@@ -854,7 +853,7 @@ static void killed_daemon_leaves_a_spool_that_the_next_one_sends(void **state __
 	pid_t pid;
 	u32 i;
 
-	o.url = nowhere();
+	o.http.url = nowhere();
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
@@ -1016,7 +1015,7 @@ static void full_spool_drops_the_oldest_and_counts(void **state __unused)
 
 	/* Bodies of 1000 to 1600 bytes and a line of some 120 each: three fit, four never do. */
 	o.spool_bytes = 4400;
-	o.url = nowhere();
+	o.http.url = nowhere();
 	u = open_upload(&o);
 	for (i = 0; i < 3; i++)
 		submit(u, i);
@@ -1160,7 +1159,7 @@ static void row_67_end_while_the_server_hangs_keeps_its_deadline(void **state __
 	struct upload *u;
 	u64 start;
 
-	o.timeout_ns = 30 * NSEC_PER_SEC;
+	o.http.timeout_ns = 30 * NSEC_PER_SEC;
 	set_mode("hang");
 	u = open_upload(&o);
 	submit(u, 0);
@@ -1197,8 +1196,8 @@ static void row_56_name_server_that_hangs_delays_nobody(void **state __unused)
 	struct upload *u;
 	u64 start;
 
-	o.url = "http://hangs.invalid";
-	o.timeout_ns = 60 * MS;
+	o.http.url = "http://hangs.invalid";
+	o.http.timeout_ns = 60 * MS;
 	u = open_upload(&o);
 	start = now_monotonic();
 	submit(u, 0);
@@ -1210,7 +1209,7 @@ static void row_56_name_server_that_hangs_delays_nobody(void **state __unused)
 	assert_int_equal(spooled(), 1);
 
 	/* In the middle of the very first look-up, too. */
-	o.timeout_ns = 30 * NSEC_PER_SEC;
+	o.http.timeout_ns = 30 * NSEC_PER_SEC;
 	u = open_upload(&o);
 	usleep(20000);
 	start = now_monotonic();

@@ -4,6 +4,8 @@
  * within their ranges after success, one line of clean text after failure.
  */
 #include "core/config.h"
+#include "core/envelope.h"
+#include "core/headers.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,11 +31,21 @@ static void check_values(const struct config *c)
 	assert(c->upload_interval_s >= 1 && c->upload_interval_s <= 3600);
 	assert(c->max_frames >= 1 && c->max_frames <= 512);
 	assert(c->cpu_budget >= 0.01 && c->cpu_budget <= 100);
-	assert(c->upload_spool_mb >= 1 && c->upload_spool_mb <= 65536);
 	assert(c->store_max_mb >= 1 && c->store_max_mb <= 1048576);
 	assert(c->store_path[0] == '/');
-	assert(!*c->upload_url || !strncasecmp(c->upload_url, "http", 4));
-	assert(!strcmp(c->upload_symbolize, "none") || !strcmp(c->upload_symbolize, "host"));
+	assert(c->nuploads <= CONFIG_MAX_UPLOADS);
+	for (i = 0; i < c->nuploads; i++) {
+		const struct config_upload *u = &c->uploads[i];
+		enum protocol protocol;
+		const char *want;
+
+		assert(!*u->url || !strncasecmp(u->url, "http", 4));
+		assert(envelope_protocol(u->protocol, &protocol));
+		assert(!strcmp(u->symbolize, "none") || !strcmp(u->symbolize, "host"));
+		assert(u->spool_mb >= 1 && u->spool_mb <= 65536);
+		assert(!headers_each(u->headers, ',', NULL, NULL, &want));
+		assert(!*u->user == !*u->password_file);
+	}
 	assert(c->defined || !c->enabled);
 	assert(c->offcpu_min_ms >= 0 && c->offcpu_min_ms <= 10000);
 	assert(c->runtime_hz >= 1 && c->runtime_hz <= 1000);
