@@ -1,30 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives the page as a person would: node page.mjs URL SHOTS WIDE_URL, with playwright-core in NODE_PATH.
+// Drives the page as a person would: node page.mjs URL SHOTS [WIDE_URL]. CHROMIUM: the browser's program.
 // Prints `ok NAME` / `not ok NAME: why`; pictures go to SHOTS. WIDE_URL: a store of 50,000 distinct frames.
-import { createRequire } from "module";
-const { chromium } = createRequire(process.env.PLAYWRIGHT + "/")("playwright-core");
-const [base, shots, wide] = process.argv.slice(2);
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: ["--no-sandbox"] });
+import { mkdtempSync, readFileSync, rmSync } from "fs";
+import { Browser } from "./browser.mjs";
+
+const [base, shots, wide] = process.argv.slice(2), saved = mkdtempSync("/tmp/downloads-");
+const browser = await Browser.launch(process.env.CHROMIUM || "/usr/bin/chromium", saved);
 let errors = [];
 
 async function open(query, o = {}) {
-	const context = await browser.newContext({ viewport: { width: o.width || 1280, height: o.height || 800 }, colorScheme: o.dark ? "dark" : "light", acceptDownloads: true });
-	const page = await context.newPage();
-	page.setDefaultTimeout(20000);
-	page.on("pageerror", (e) => errors.push("error: " + e.message));
-	page.on("console", (m) => { if (m.type() === "error") errors.push("console: " + m.text()); });
-	page.on("dialog", (d) => { errors.push("dialog: " + d.message()); d.dismiss(); });
-	// Nothing but the daemon is ever asked.
-	page.on("request", (r) => { if (!r.url().startsWith(o.base || base)) errors.push("foreign request: " + r.url()); });
-	await page.goto((o.base || base) + query);
+	const page = await browser.open((o.base || base) + query, o, (what) => errors.push(what));
 	await loaded(page);
 	return page;
 }
-const loaded = (page) => page.waitForFunction(() => document.body.dataset.loaded && !document.body.hasAttribute("aria-busy"));
+const loaded = (page) => page.wait("the page to load", () => document.body.dataset.loaded && !document.body.hasAttribute("aria-busy"));
 async function after(page, act) {
-	const before = await page.evaluate(() => document.body.dataset.loaded);
+	const before = await page.eval(() => document.body.dataset.loaded);
 	await act();
-	await page.waitForFunction((b) => document.body.dataset.loaded !== b && !document.body.hasAttribute("aria-busy"), before);
+	await page.wait("the page to load again", (b) => document.body.dataset.loaded !== b && !document.body.hasAttribute("aria-busy"), before);
 }
 async function test(name, fn) {
 	errors = [];
@@ -37,45 +30,46 @@ async function test(name, fn) {
 		console.log("not ok page-" + name + ": " + String(e.message).split("\n").slice(0, 4).join(" | "));
 	}
 	if (page) {
-		await page.screenshot({ path: shots + "/" + name + ".png" }).catch(() => 0);
-		await page.context().close();
+		await page.screenshot(shots + "/" + name + ".png").catch(() => 0);
+		await page.close();
 	}
 }
 function must(what, text) { if (!what) throw new Error(text); }
-const rows = (page) => page.$$eval("#functions tbody tr", (trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
-const servicesOf = (page) => page.$$eval("#services tbody tr", (trs) => trs.map((tr) => tr.querySelector(".name").textContent));
+const rows = (page) => page.eval(() => [...document.querySelectorAll("#functions tbody tr")].map((tr) => [...tr.cells].map((c) => c.textContent)));
+const servicesOf = (page) => page.eval(() => [...document.querySelectorAll("#services tbody tr")].map((tr) => tr.querySelector(".name").textContent));
+const service = (page, name) => page.eval((n) => [...[...document.querySelectorAll("#services tbody tr")].find((tr) => tr.querySelector(".name").textContent === n).cells].map((c) => c.textContent), name);
+const address = (page) => page.eval(() => location.href);
 const value = (text) => parseFloat(text.replace("−", "-").replace("–", "0"));
 
 await test("first-look", async () => {
 	const page = await open("");
 	const names = await servicesOf(page);
 	must(names.includes("ratio") && names.includes("naps"), "services: " + names);
-	for (const what of ["rate", "cost", "lost", "stacks"]) must((await page.textContent("#facts")).includes(what), "header lacks " + what);
-	must(Number(await page.getAttribute("#flame", "data-frames")) > 20, "no flame graph");
+	for (const what of ["rate", "cost", "lost", "stacks"]) must((await page.text("#facts")).includes(what), "header lacks " + what);
+	must(Number(await page.attribute("#flame", "data-frames")) > 20, "no flame graph");
 	await page.click("#details-button");
-	must((await page.textContent("#details")).includes("budget"), "no details");
+	must((await page.text("#details")).includes("budget"), "no details");
 	return page;
 });
 await test("service-with-cpu-share-and-badge", async () => {
 	const page = await open("");
-	const row = page.locator("#services tbody tr", { hasText: "ratio" }).first();
+	const row = await service(page, "ratio"), wait = (await service(page, "naps"))[2];
 	// It runs all the time: a CPU, or what it gets of one.
-	must(value((await row.locator("td").nth(1).textContent())) > 0.2, "share: " + await row.textContent());
-	const wait = await page.locator("#services tbody tr", { hasText: "naps" }).first().locator("td").nth(2).textContent();
+	must(value(row[1]) > 0.2, "share: " + row);
 	must(/\d/.test(wait), "waiting: " + wait);
-	if (process.env.PYTHON) must((await page.locator("#services .badge", { hasText: "python" }).count()) > 0, "no badge");
-	await after(page, () => row.locator(".name").click());
-	must(page.url().includes("s=ratio"), page.url());
+	must(await page.eval(() => [...document.querySelectorAll("#services tbody tr")].some((tr) => tr.querySelector(".badge")?.textContent === "python")), "no badge");
+	await after(page, () => page.click("#services .name", "ratio", true));
+	must((await address(page)).includes("s=ratio"), await address(page));
 	must((await rows(page)).some((r) => r[0] === "heavy"), "no function heavy");
 	return page;
 });
 await test("services-sort-by-name-and-waiting", async () => {
 	const page = await open("");
-	await page.click("#services thead button:has-text('Service')");
+	await page.click("#services thead button", "Service");
 	const names = (await servicesOf(page)).slice(1), sorted = [...names].sort((a, b) => (a < b ? 1 : -1));
 	must(JSON.stringify(names) === JSON.stringify(sorted) || JSON.stringify(names) === JSON.stringify(sorted.reverse()), "not sorted: " + names);
-	await page.click("#services thead button:has-text('Waiting')");
-	must((await page.getAttribute("#services thead th:nth-child(3)", "aria-sort")) === "descending", "aria-sort");
+	await page.click("#services thead button", "Waiting");
+	must((await page.attribute("#services thead th:nth-child(3)", "aria-sort")) === "descending", "aria-sort");
 	return page;
 });
 await test("shares-are-70-to-30", async () => {
@@ -86,54 +80,53 @@ await test("shares-are-70-to-30", async () => {
 });
 await test("zoom-by-click-keyboard-and-address", async () => {
 	const page = await open("?s=ratio&last=0");
-	const flame = page.locator("#flame");
-	await flame.focus();
-	for (const k of ["ArrowDown", "ArrowDown", "ArrowDown", "Enter"]) await page.keyboard.press(k);
-	must((await page.textContent("#crumbs")).includes("›"), "no crumbs");
-	must((await page.textContent("#focus")).includes("%"), "nothing for screen readers");
-	must(page.url().includes("z="), "zoom not in the address");
-	const crumbs = await page.textContent("#crumbs"), again = await open(new URL(page.url()).search);
-	must((await again.textContent("#crumbs")) === crumbs, "zoom not restored");
-	await again.context().close();
-	await page.keyboard.press("Escape");
-	must((await page.textContent("#crumbs")) === "", "still zoomed");
-	const box = await flame.boundingBox();
-	await page.mouse.click(box.x + 20, box.y + 18 * 3.5);
-	must(await page.isVisible("#zoom-out"), "a click does not zoom");
-	await page.mouse.move(box.x + 30, box.y + 9);
-	must((await page.textContent("#tip")).includes("%"), "no tip");
+	await page.eval(() => find("#flame").focus());
+	for (const k of ["ArrowDown", "ArrowDown", "ArrowDown", "Enter"]) await page.press(k);
+	must((await page.text("#crumbs")).includes("›"), "no crumbs");
+	must((await page.text("#focus")).includes("%"), "nothing for screen readers");
+	must((await address(page)).includes("z="), "zoom not in the address");
+	const crumbs = await page.text("#crumbs"), again = await open(new URL(await address(page)).search);
+	must((await again.text("#crumbs")) === crumbs, "zoom not restored");
+	await again.close();
+	await page.press("Escape");
+	must((await page.text("#crumbs")) === "", "still zoomed");
+	const box = await page.box("#flame");
+	await page.clickAt(box.x + 20, box.y + 18 * 3.5);
+	must(await page.visible("#zoom-out"), "a click does not zoom");
+	await page.mouse("mouseMoved", box.x + 30, box.y + 9);
+	must((await page.text("#tip")).includes("%"), "no tip");
 	return page;
 });
 await test("search-with-the-share-matched", async () => {
 	const page = await open("?s=ratio&last=0");
-	await page.keyboard.press("/");
-	await page.keyboard.type("heavy");
-	const share = value((await page.textContent("#matched")).replace("matched ", ""));
+	await page.press("/");
+	await page.type("heavy");
+	const share = value((await page.text("#matched")).replace("matched ", ""));
 	const found = await rows(page), total = value(found.find((r) => r[0] === "heavy")[2]);
 	// The daemon has it as the function's total.
 	must(share > 0 && Math.abs(share - total) <= 1, "matched " + share + ", total " + total);
 	must(found.every((r) => r[0].includes("heavy") || r.length < 2), "table not filtered");
-	must(page.url().includes("q=heavy"), page.url());
+	must((await address(page)).includes("q=heavy"), await address(page));
 	return page;
 });
 await test("callers-and-callees", async () => {
 	const page = await open("?s=ratio&last=0");
-	await after(page, () => page.locator("#functions .name", { hasText: /^spin$/ }).click());
-	must(await page.isVisible("#callers"), "no callers");
-	must(Number(await page.getAttribute("#callers", "data-frames")) >= 3, "callers");
-	must((await page.textContent("#total")).includes("in spin"), await page.textContent("#total"));
-	await page.screenshot({ path: shots + "/callers.png" });
+	await after(page, () => page.click("#functions .name", "spin", true));
+	must(await page.visible("#callers"), "no callers");
+	must(Number(await page.attribute("#callers", "data-frames")) >= 3, "callers");
+	must((await page.text("#total")).includes("in spin"), await page.text("#total"));
+	await page.screenshot(shots + "/callers.png");
 	await after(page, () => page.click("#back"));
-	must(!(await page.isVisible("#callers")), "still there");
+	must(!(await page.visible("#callers")), "still there");
 	return page;
 });
 await test("off-cpu", async () => {
 	const page = await open("?s=naps&last=0");
-	await after(page, () => page.click("#types button:has-text('Off CPU')"));
+	await after(page, () => page.click("#types button", "Off CPU"));
 	const r = await rows(page);
 	// By its own name once its tables are there, which a busy machine has late; by the kernel's at once.
 	must(r.some((x) => (x[0] === "nap" || x[0] === "hrtimer_nanosleep") && value(x[2]) > 50), "no nap: " + JSON.stringify(r.slice(0, 5)));
-	must((await page.textContent("#filters")).includes("kernel frames"), "no filters");
+	must((await page.text("#filters")).includes("kernel frames"), "no filters");
 	return page;
 });
 await test("filters-thread-and-kernel", async () => {
@@ -142,108 +135,188 @@ await test("filters-thread-and-kernel", async () => {
 	must(await has(), "no kernel frames at first");
 	await after(page, () => page.click("#kernel"));
 	must(!(await has()), "kernel frames stay");
-	const all = await open("?last=0"), thread = all.locator("#filters select[aria-label=Program]");
-	await after(all, () => thread.selectOption("ratio"));
-	must((await all.textContent("#total")).includes("CPU"), "nothing");
+	const all = await open("?last=0");
+	await after(all, () => all.select("#filters select[aria-label=Program]", "ratio"));
+	must((await all.text("#total")).includes("CPU"), "nothing");
 	must((await rows(all)).some((r) => r[0] === "heavy"), "filter lost it");
-	must(all.url().includes("l.process.executable=ratio"), all.url());
-	await all.context().close();
+	must((await address(all)).includes("l.process.executable=ratio"), await address(all));
+	await all.close();
 	return page;
 });
 await test("range-by-drag-on-the-strip", async () => {
-	const page = await open("?last=900"), box = await page.locator("#strip").boundingBox();
-	const drag = (a, b) => after(page, async () => {
-		await page.mouse.move(box.x + box.width * a, box.y + 20);
-		await page.mouse.down();
-		await page.mouse.move(box.x + box.width * b, box.y + 20, { steps: 4 });
-		await page.mouse.up();
-	});
+	const page = await open("?last=900"), box = await page.box("#strip");
+	const drag = (a, b) => after(page, () => page.drag(box.x + box.width * a, box.y + 20, box.x + box.width * b, box.y + 20));
 	await drag(0.9, 0.999);
-	must(/from=\d+/.test(page.url()) && (await page.inputValue("#last")) === "-1", page.url());
-	await page.keyboard.down("Shift");
+	must(/from=\d+/.test(await address(page)) && (await page.value("#last")) === "-1", await address(page));
+	page.shift(true);
 	await drag(0.75, 0.85);
-	await page.keyboard.up("Shift");
-	must(page.url().includes("cmp=strip") && page.url().includes("from2="), page.url());
+	page.shift(false);
+	must(/cmp=strip/.test(await address(page)) && /from2=/.test(await address(page)), await address(page));
 	return page;
 });
 await test("comparison-of-two-services", async () => {
 	const page = await open("?s=ratio&last=0");
-	await page.selectOption("#compare", "service");
-	if (!page.url().includes("cmp=service")) await loaded(page);
-	await after(page, () => page.selectOption("#service2", "other"));
-	const head = await page.textContent("#functions thead");
+	await after(page, () => page.select("#compare", "service"));
+	await after(page, () => page.select("#service2", "other"));
+	const head = await page.text("#functions thead");
 	must(head.includes("± self"), head);
 	// `other` does only the light half.
 	const heavy = (await rows(page)).find((r) => r[0] === "heavy");
 	must(value(heavy[4]) > 0, "heavy " + heavy);
-	await page.uncheck("#norm");
+	await page.click("#norm");
 	must(/ (ms|s|min)/.test((await rows(page)).find((r) => r[0] === "heavy")[4]), "absolute values");
-	await page.check("#norm");
+	await page.click("#norm");
 	return page;
 });
 await test("downloads", async () => {
 	const page = await open("?s=ratio&last=0");
 	for (const [label, pattern] of [["folded", /main;heavy;spin \d+/], ["call tree", /heavy/], ["SVG", /<svg [^]*heavy/], ["pprof", /^\x1f\x8b/]]) {
-		await page.evaluate(() => { document.getElementById("download").open = true; });
-		const [d] = await Promise.all([page.waitForEvent("download"), page.click("#download-menu a:has-text('" + label + "')")]);
-		const path = shots + "/download." + d.suggestedFilename().split(".").slice(1).join(".");
-		await d.saveAs(path);
-		const text = (await import("fs")).readFileSync(path, "latin1");
-		must(pattern.test(text), label + ": " + text.slice(0, 200));
+		await page.eval(() => { find("#download").open = true; });
+		const d = await page.download(() => page.click("#download-menu a", label)), text = readFileSync(d.path, "latin1");
+		must(pattern.test(text), label + ", " + d.name + ": " + text.slice(0, 200));
 	}
 	return page;
 });
-await test("hostile-names-are-text", async () => {
+await test("row-62-hostile-names-are-text", async () => {
+	const page = await open("?last=0"), evil = (await servicesOf(page)).find((n) => n.includes("onerror"));
+	must(evil && evil.includes("<img") && evil.includes("[31m"), "the evil process is not listed: " + await servicesOf(page));
+	const alive = () => page.count("img, b:not(#tip b), script:not([src='/page.js']), iframe, svg");
+	must((await alive()) === 0, "markup came alive");
+	await after(page, () => page.click("#services .name", "onerror"));
+	must((await alive()) === 0, "markup came alive");
+	const names = (await rows(page)).map((r) => r[0]);
+	for (const n of ["</script><img src=x onerror=alert(1)>", "long_sixteen_letters_"]) must(names.some((x) => x.startsWith(n)), "no function " + n + ": " + names);
+	// Nothing that a screen does not show, none over its bound, on the screen and in the tip.
+	const everywhere = await page.eval(() => document.body.innerText);
+	must(!/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/.test(everywhere), "control characters");
+	must(names.every((n) => n.length <= 1100), "a name of " + Math.max(...names.map((n) => n.length)));
+	must((await page.eval(() => document.documentElement.scrollWidth - innerWidth)) <= 0, "a long name stretches the page");
+	// And as a filter, in the picture and in what it says.
+	const labels = await page.eval(() => [...document.querySelectorAll("#filters option")].map((o) => o.textContent));
+	must(!labels.some((l) => l.includes("\u001b")), "escape in a label");
+	await after(page, () => page.click("#functions .name", "onerror"));
+	must((await alive()) === 0, "markup came alive");
+	const box = await page.box("#flame");
+	await page.mouse("mouseMoved", box.x + 30, box.y + 9);
+	must((await page.text("#tip")).includes("onerror") && (await alive()) === 0, "tip: " + await page.text("#tip"));
+	return page;
+});
+if (process.env.CONTAINERS) await test("containers", async () => {
+	const page = await open("?last=0"), names = await servicesOf(page);
+	must(names.includes("boxed · c0ffee000000"), "services: " + names);
+	// Of a cgroup's name only the id is ever taken.
+	must(!names.some((n) => n.includes("alert(2)")), "services: " + names);
+	await after(page, () => page.click("#services .name", "boxed"));
+	must((await rows(page)).some((r) => r[0] === "heavy"), "no heavy: " + await rows(page));
+	return page;
+});
+await test("runtime-wall", async () => {
 	const page = await open("?last=0");
-	const names = await servicesOf(page), evil = names.find((n) => n.includes("onerror"));
-	must(evil && evil.includes("<img"), "the evil process is not listed: " + names);
-	must((await page.$$("img, script:not([src='/page.js']), iframe")).length === 0, "markup came alive");
-	await after(page, () => page.locator("#services .name", { hasText: "onerror" }).click());
-	must((await page.$$("img")).length === 0, "markup came alive");
+	await after(page, () => page.click("#services .name", "python3"));
+	await after(page, () => page.click("#types button", "python wall"));
+	const r = await rows(page), total = (n) => value((r.find((x) => x[0] === n) || [n, "0", "0"])[2]);
+	// Three threads, all of their time, whether they spin, sleep or wait for a lock; other programs of that name besides.
+	const names = ["spinner", "sleeper", "hold"], mean = names.reduce((sum, n) => sum + total(n), 0) / 3;
+	for (const n of names) must(total(n) > 0.6 * mean && total(n) < 1.5 * mean, n + " has " + total(n) + " %: " + JSON.stringify(r.slice(0, 6)));
+	must((await address(page)).includes("t=python_wall"), await address(page));
+	return page;
+});
+await test("locks", async () => {
+	const page = await open("?last=0");
+	await after(page, () => page.click("#services .name", "waits", true));
+	await after(page, () => page.click("#types button", "Locks"));
+	const r = await rows(page);
+	must(r.some((x) => x[0] === "hold" && value(x[2]) > 30), "not in hold(): " + JSON.stringify(r.map((x) => [x[0], x[2]])));
+	must((await page.text("#filters")).length > 10, "no filters");
+	return page;
+});
+await test("keyboard-alone", async () => {
+	const page = await open("?last=0"), tabTo = async (what, test, ...args) => {
+		for (let i = 0; i < 120; i++) { await page.press("Tab"); if (await page.eval(test, ...args)) return; }
+		throw new Error("Tab does not reach " + what);
+	};
+	// A service, its type, its functions sorted, one of them, and back; the strip; a download.
+	await tabTo("the service", () => document.activeElement.textContent === "ratio");
+	await after(page, () => page.press("Enter"));
+	must((await address(page)).includes("s=ratio"), await address(page));
+	await page.eval(() => find("#search").focus());
+	await tabTo("the download", () => document.activeElement.tagName === "SUMMARY" && document.activeElement.parentElement.id === "download");
+	await page.press("Enter");
+	must(await page.visible("#download-menu"), "the menu does not open");
+	await page.press("Enter");
+	await tabTo("the flame graph", () => document.activeElement.id === "flame");
+	await page.press("ArrowDown");
+	await after(page, () => page.press("c"));
+	must(await page.visible("#callers"), "no callers by c");
+	await page.eval(() => find("#back").focus());
+	await after(page, () => page.press("Enter"));
+	await tabTo("the table's head", () => document.activeElement.textContent === "Total");
+	await page.press("Enter");
+	must((await page.attribute("#functions thead th:nth-child(3)", "aria-sort")) === "descending", "not sorted by total");
+	await page.eval(() => find("#strip").focus());
+	await after(page, () => page.press("ArrowLeft"));
+	must((await address(page)).includes("from="), await address(page));
 	return page;
 });
 await test("dark", async () => {
 	const page = await open("?s=ratio", { dark: true });
-	const bg = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+	const bg = await page.eval(() => getComputedStyle(document.body).backgroundColor);
 	must(bg.match(/\d+/g).map(Number).every((c) => c < 60), bg);
 	return page;
 });
 await test("narrow", async () => {
 	const page = await open("?s=ratio", { width: 390, height: 844 });
-	const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+	const over = await page.eval(() => document.documentElement.scrollWidth - innerWidth);
 	must(over <= 0, "scrolls sideways by " + over);
-	for (const id of ["#types", "#strip", "#search", "#functions", "#flame"]) must(await page.locator(id).isVisible(), id);
+	for (const id of ["#types", "#strip", "#search", "#functions", "#flame"]) must(await page.visible(id), id);
+	return page;
+});
+await test("narrow-dark-callers-and-comparison", async () => {
+	const fits = async (page, what) => must((await page.eval(() => document.documentElement.scrollWidth - innerWidth)) <= 0, what + " scrolls sideways");
+	const page = await open("?s=ratio&last=0", { width: 390, height: 844, dark: true });
+	await after(page, () => page.click("#functions .name", "spin", true));
+	must(await page.visible("#callers"), "no callers");
+	await fits(page, "callers and callees");
+	await page.screenshot(shots + "/narrow-callers.png");
+	await after(page, () => page.click("#back"));
+	await after(page, () => page.select("#compare", "service"));
+	await after(page, () => page.select("#service2", "other"));
+	await fits(page, "a comparison");
+	await page.eval(() => { find("#download").open = true; });
+	await fits(page, "the menu");
+	const menu = await page.box("#download-menu");
+	must(menu.x >= 0 && menu.x + menu.width <= 390, "the menu reaches from " + menu.x + " to " + (menu.x + menu.width));
 	return page;
 });
 await test("names-for-screen-readers", async () => {
 	const page = await open("");
-	const bad = await page.evaluate(() => [...document.querySelectorAll("button, select, input, canvas, table")].filter((e) => e.offsetParent && !(
+	const bad = await page.eval(() => [...document.querySelectorAll("button, select, input, canvas, table")].filter((e) => e.offsetParent && !(
 		e.textContent.trim() || e.getAttribute("aria-label") || e.title || (e.labels && e.labels.length) || e.caption)).map((e) => e.outerHTML.slice(0, 80)));
 	must(!bad.length, bad.join("; "));
 	// All that a mouse reaches a keyboard does.
-	await page.evaluate(() => document.activeElement && document.activeElement.blur());
+	await page.eval(() => document.activeElement && document.activeElement.blur());
 	const seen = new Set();
-	for (let i = 0; i < 12; i++) { await page.keyboard.press("Tab"); seen.add(await page.evaluate(() => document.activeElement.id || document.activeElement.parentElement.id)); }
+	for (let i = 0; i < 12; i++) { await page.press("Tab"); seen.add(await page.eval(() => document.activeElement.id || document.activeElement.parentElement.id)); }
 	for (const id of ["details-button", "types", "last", "compare", "strip"]) must(seen.has(id), "Tab does not reach " + id + ": " + [...seen]);
 	return page;
 });
 if (wide) await test("50000-frames-within-300-ms", async () => {
 	const page = await open("?last=0&s=wide&t=cpu&max=60000", { base: wide });
-	const n = Number(await page.getAttribute("#flame", "data-frames"));
+	const n = Number(await page.attribute("#flame", "data-frames"));
 	must(n >= 50000, n + " frames");
 	// Parsed, laid out and painted, table and all: CPU time of the page's thread, since others share this machine.
-	const cdp = await page.context().newCDPSession(page);
-	await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
-	const cpu = async () => (await cdp.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value * 1000;
+	await page.send("Performance.enable", { timeDomain: "threadTicks" });
+	const cpu = async () => (await page.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value * 1000;
 	const took = [], wall = [];
 	for (let i = 0; i < 3; i++) {
 		const before = await cpu();
-		wall.push(await page.evaluate(() => { const t = performance.now(); showFlame(); main.canvas.getContext("2d").getImageData(0, 0, 1, 1); return Math.round(performance.now() - t); }));
+		wall.push(await page.eval(() => { const t = performance.now(); showFlame(); main.canvas.getContext("2d").getImageData(0, 0, 1, 1); return Math.round(performance.now() - t); }));
 		took.push(Math.round((await cpu()) - before));
 	}
 	console.log("# " + n + " frames: CPU " + took.join(", ") + " ms, by the clock " + wall.join(", ") + " ms");
-	must(Number(await page.getAttribute("#flame", "data-drawn")) > 500, "next to nothing was drawn");
+	must(Number(await page.attribute("#flame", "data-drawn")) > 500, "next to nothing was drawn");
 	must(Math.min(...took) > 0 && Math.min(...took) < 300, "took " + took + " ms");
 	return page;
 });
 await browser.close();
+rmSync(saved, { recursive: true });
