@@ -189,7 +189,7 @@ struct recipe_entry {
 #define RECIPE_ENTRIES_MAX 4096
 #define RECIPE_HEADS_MAX   16384 /* threads with a head that user space told (RECIPE_TID) */
 
-_Static_assert(sizeof(struct recipe_entry) == 112, "recipe_entry is an ABI between two compilers");
+_Static_assert(sizeof(struct recipe_entry) == 136, "recipe_entry is an ABI between two compilers");
 
 /*
  * A thread of a process, as an iterator over its threads tells it. THREAD_SAME: has not run since

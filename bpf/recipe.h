@@ -22,7 +22,9 @@
 #include "bpf/env.h"
 
 #define RECIPE_NODE_WORDS (RECIPE_NODE_MAX / 8)
-#define RECIPE_READS_MAX  (RECIPE_HOPS + 2 + RECIPE_NODES_MAX * (1 + RECIPE_PEEKS))
+#define RECIPE_SEEKS_MAX  512 /* reads on the way to further lists of the thread */
+#define RECIPE_READS_MAX \
+	(RECIPE_HOPS + 2 + RECIPE_NODES_MAX * (1 + RECIPE_PEEKS) + RECIPE_SEEKS_MAX)
 
 /* What is being read. */
 enum recipe_phase {
@@ -32,6 +34,12 @@ enum recipe_phase {
 	RECIPE_HOP,
 	RECIPE_NODE,
 	RECIPE_PEEK,
+	RECIPE_GROUPS, /* from here on: looking for another list of the thread */
+	RECIPE_GROUP_NEXT,
+	RECIPE_GROUP_MEMBER,
+	RECIPE_OWN_ID,
+	RECIPE_MEMBER_ID,
+	RECIPE_MEMBER_NEXT,
 };
 
 struct recipe_walk {
@@ -42,6 +50,9 @@ struct recipe_walk {
 	u64 mark;             /* a node met before, to notice a list that leads back into itself */
 	u64 head;             /* first node; 0: none was reached */
 	u64 peek[RECIPE_PEEKS];
+	u64 last, before_last; /* nodes of this list */
+	u64 own, id;           /* whose the first list is, and of which thread */
+	u64 group, group_next, member;
 	u64 need; /* to be read next, and after LIST_END_UNREADABLE what could not be */
 	u32 need_len;
 	u32 at; /* index of the first kept word */
@@ -55,7 +66,13 @@ struct recipe_walk {
 	u8 has_stop;
 	u8 faults;   /* the driver can fetch pages: those that peeks miss are wanted, too */
 	u8 given_up; /* this peek's page cannot be had even so */
-	u8 pad;
+	u8 whole;    /* how the lists so far have ended, enum list_end */
+	u16 seeks;   /* reads on the way to further lists */
+	u8 seeking;  /* the first list is behind */
+	u8 known_id;
+	u8 seam;  /* a node of another list is under way, and the one before is not closed off */
+	u8 seams; /* so many are */
+	u8 pad[6];
 	u64 node[RECIPE_NODE_WORDS]; /* where the driver puts what it has read */
 };
 
@@ -105,7 +122,34 @@ static __always_inline void recipe_begin(struct recipe_walk *w, u64 head, u32 at
 	w->has_stop = 0;
 	w->faults = faults;
 	w->given_up = 0;
+	w->last = 0;
+	w->before_last = 0;
+	w->own = 0;
+	w->id = 0;
+	w->group = 0;
+	w->group_next = 0;
+	w->member = 0;
+	w->whole = LIST_END_NONE;
+	w->seeks = 0;
+	w->seeking = 0;
+	w->known_id = 0;
+	w->seam = 0;
+	w->seams = 0;
 	w->end = head ? LIST_END_NONE : LIST_END_NO_HEAD;
+}
+
+/* A list is behind, end says how: to the next, if the thread may have one. */
+static __always_inline int recipe_end_list(struct recipe_walk *w, u8 end)
+{
+	if (w->whole != LIST_END_NULL)
+		w->whole = end;
+	if (!w->recipe.groups || w->recipe.stride || !w->own)
+		return recipe_stop(w, end);
+	if (w->seeking)
+		return recipe_want(w, RECIPE_MEMBER_NEXT, w->member + (s64)w->recipe.member_next,
+				   sizeof(u64));
+	w->seeking = 1;
+	return recipe_want(w, RECIPE_GROUPS, w->recipe.groups, sizeof(u64));
 }
 
 /* Wants the node at w->p, or says why there is none. */
@@ -115,7 +159,7 @@ static __always_inline int recipe_want_node(struct recipe_walk *w)
 		/* A head beyond the end is none of this array's. */
 		return recipe_stop(w, w->p > w->stop && !w->n ? LIST_END_ORDER : LIST_END_END);
 	if (!w->p)
-		return recipe_stop(w, LIST_END_NULL);
+		return recipe_end_list(w, LIST_END_NULL);
 	if (w->p & 7)
 		return recipe_stop(w, LIST_END_MISALIGNED);
 	if (w->n >= w->recipe.limit)
@@ -130,15 +174,19 @@ static __always_inline int recipe_advance(struct recipe_walk *w)
 
 	if (w->at_nodes)
 		return recipe_want_node(w);
+	if (i == w->recipe.thread_hops && !w->own)
+		w->own = w->p;
 	if (w->recipe.stride && i == w->recipe.end_hop && !w->has_stop)
 		return recipe_want(w, RECIPE_END_A, w->p + (s64)w->recipe.end_a, sizeof(u64));
 	if (i < w->recipe.nhops && i < RECIPE_HOPS)
 		return recipe_want(w, RECIPE_HOP, w->p + (s64)w->recipe.hop[i], sizeof(u64));
 	w->p = (w->p + (s64)w->recipe.add) & w->recipe.mask;
 	if (!w->p)
-		return recipe_stop(w, LIST_END_EMPTY);
-	w->head = w->p;
+		return recipe_end_list(w, LIST_END_EMPTY);
+	if (!w->head)
+		w->head = w->p;
 	w->at_nodes = 1;
+	w->seam = w->n != 0;
 	return recipe_want_node(w);
 }
 
@@ -197,6 +245,8 @@ static __always_inline int recipe_leave_node(struct recipe_walk *w)
 	u64 p = w->p, next = w->next;
 
 	w->n++;
+	w->before_last = w->last;
+	w->last = p;
 	w->p = next;
 	if (!w->recipe.stride && next) {
 		if (next == p || next == w->mark || (w->recipe.up && next < p))
@@ -206,6 +256,109 @@ static __always_inline int recipe_leave_node(struct recipe_walk *w)
 			w->mark = next;
 	}
 	return recipe_want_node(w);
+}
+
+/* Closes off the list before this one; nonzero: there is no room for it and what follows. */
+static __always_inline int recipe_put_seam(struct recipe_walk *w, u64 *words, u32 mask)
+{
+	const u64 value[RECIPE_WIDTH_MAX] = { RECIPE_SEAM, w->last, w->before_last };
+	u32 to = w->at + w->n * w->width, k;
+
+	if (w->n >= w->recipe.limit)
+		return recipe_stop(w, LIST_END_LIMIT);
+	for (k = 0; k < RECIPE_WIDTH_MAX; k++)
+		if (k < w->width)
+			words[(to + k) & mask] = value[k];
+	w->n++;
+	w->seam = 0;
+	w->seams++;
+	w->last = 0;
+	w->before_last = 0;
+	return 0;
+}
+
+/* Others change what leads from one to the next, and this thread does not wait for them. */
+static __always_inline int recipe_lose_way(struct recipe_walk *w)
+{
+	return recipe_stop(w, LIST_END_UNREADABLE);
+}
+
+static __always_inline int recipe_want_group(struct recipe_walk *w)
+{
+	if (!w->group)
+		return recipe_stop(w, w->whole);
+	if (w->group & 7)
+		return recipe_lose_way(w);
+	return recipe_want(w, RECIPE_GROUP_NEXT, w->group + (s64)w->recipe.group_next, sizeof(u64));
+}
+
+static __always_inline int recipe_want_member(struct recipe_walk *w)
+{
+	if (!w->member) {
+		w->group = w->group_next;
+		return recipe_want_group(w);
+	}
+	if (w->member & 7)
+		return recipe_lose_way(w);
+	if (w->member == w->own)
+		return recipe_want(w, RECIPE_MEMBER_NEXT, w->member + (s64)w->recipe.member_next,
+				   sizeof(u64));
+	return recipe_want(w, RECIPE_MEMBER_ID, w->member + (s64)w->recipe.member_id, sizeof(u64));
+}
+
+/* The walk of another list of the same thread. */
+static __always_inline void recipe_begin_list(struct recipe_walk *w)
+{
+	w->p = w->member;
+	w->hop = w->recipe.thread_hops;
+	w->at_nodes = 0;
+	w->mark = 0;
+	w->phase = RECIPE_START;
+}
+
+/* A step on the way from one list to the next. */
+static __always_inline int recipe_seek(struct recipe_walk *w)
+{
+	u64 got = w->node[0];
+
+	switch (w->phase) {
+	case RECIPE_GROUPS:
+		w->group = got;
+		return recipe_want_group(w);
+	case RECIPE_GROUP_NEXT:
+		w->group_next = got;
+		if (w->known_id)
+			break;
+		if (!got)
+			return recipe_stop(w, w->whole);
+		return recipe_want(w, RECIPE_OWN_ID, w->own + (s64)w->recipe.member_id,
+				   sizeof(u64));
+	case RECIPE_OWN_ID:
+		w->id = got;
+		w->known_id = 1;
+		break;
+	case RECIPE_MEMBER_ID:
+		return recipe_want(w, RECIPE_MEMBER_NEXT, w->member + (s64)w->recipe.member_next,
+				   sizeof(u64));
+	default: /* RECIPE_GROUP_MEMBER, RECIPE_MEMBER_NEXT */
+		w->member = got;
+		return recipe_want_member(w);
+	}
+	return recipe_want(w, RECIPE_GROUP_MEMBER, w->group + (s64)w->recipe.group_member,
+			   sizeof(u64));
+}
+
+/* A node was read, or what one of its words leads to. */
+static __always_inline int recipe_take_node(struct recipe_walk *w, u64 *words, u32 mask, int failed)
+{
+	if (w->phase == RECIPE_PEEK) {
+		recipe_keep_peek(w, words, mask, failed ? 0 : w->node[0]);
+	} else {
+		if (w->seam && (recipe_put_seam(w, words, mask) || w->n >= w->recipe.limit))
+			return recipe_stop(w, LIST_END_LIMIT);
+		recipe_keep(w, words, mask);
+	}
+	return recipe_want_peek(w, words, mask) ? recipe_leave_node(w) : 0;
 }
 
 /*
@@ -219,6 +372,18 @@ static __always_inline int recipe_step(struct recipe_walk *w, u64 *words, u32 ma
 		return 1;
 	if (failed && (w->phase != RECIPE_PEEK || (w->faults && !w->given_up)))
 		return recipe_stop(w, LIST_END_UNREADABLE);
+	if (w->phase == RECIPE_NODE || w->phase == RECIPE_PEEK)
+		return recipe_take_node(w, words, mask, failed);
+	if (w->seeking && w->seeks++ >= RECIPE_SEEKS_MAX)
+		return recipe_stop(w, LIST_END_LIMIT);
+	if (w->phase == RECIPE_MEMBER_ID && w->node[0] == w->id)
+		recipe_begin_list(w);
+	if (w->phase >= RECIPE_GROUPS) {
+		recipe_seek(w);
+		if (w->end == LIST_END_NULL && w->seams)
+			recipe_put_seam(w, words, mask);
+		return w->end != LIST_END_NONE;
+	}
 	switch (w->phase) {
 	case RECIPE_END_A:
 		w->stop = w->node[0];
@@ -226,21 +391,17 @@ static __always_inline int recipe_step(struct recipe_walk *w, u64 *words, u32 ma
 	case RECIPE_END_B:
 		w->stop += (w->node[0] << (w->recipe.end_shift & 63)) + (s64)w->recipe.end_add;
 		w->has_stop = 1;
-		return recipe_advance(w);
+		break;
 	case RECIPE_HOP:
 		w->p = w->node[0];
 		w->hop++;
-		return w->p ? recipe_advance(w) : recipe_stop(w, LIST_END_EMPTY);
-	case RECIPE_NODE:
-		recipe_keep(w, words, mask);
-		break;
-	case RECIPE_PEEK:
-		recipe_keep_peek(w, words, mask, failed ? 0 : w->node[0]);
+		if (!w->p)
+			return recipe_end_list(w, LIST_END_EMPTY);
 		break;
 	default:
-		return recipe_advance(w);
+		break;
 	}
-	return recipe_want_peek(w, words, mask) ? recipe_leave_node(w) : 0;
+	return recipe_advance(w);
 }
 
 /*

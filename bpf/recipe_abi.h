@@ -16,6 +16,7 @@
 #define RECIPE_WIDTH_MAX (RECIPE_WORDS + RECIPE_PEEKS)
 #define RECIPE_NODES_MAX 128
 #define RECIPE_NODE_MAX  128 /* bytes of a node */
+#define RECIPE_SEAM      (~0ull)
 
 /* Where the walk begins. */
 enum recipe_head {
@@ -52,10 +53,21 @@ enum list_end {
  * peek[i]: *((kept word[peek_word[i]] & ~7) + peek_off[i]), for objects that may move or die
  * before they are named (0 when unreadable or the word is below 4096). Next: word next_word &
  * mask, or p + stride while p is below the end.
+ *
+ * A thread may have further lists, which nothing in the first one leads to. Whoever owns a list is
+ * a member of a group then: the first thread_hops hops lead to the owner of the thread's first
+ * list, and every other member with the same *(member + member_id), in any of the groups, owns
+ * another one of its lists, to which the rest of the hops leads. They follow in the order of
+ * groups and members. Behind each list of a thread that has more than one with nodes comes a node
+ * of the words RECIPE_SEAM, the address of the list's last node and that of the one before it.
+ * With one group there is nothing to look for.
  */
 struct recipe {
-	__u64 addr; /* RECIPE_ADDR */
-	__u64 mask; /* of a pointer to a node, the first one too; 0: none */
+	__u64 addr;   /* RECIPE_ADDR */
+	__u64 mask;   /* of a pointer to a node, the first one too; 0: none */
+	__u64 groups; /* address of the pointer to the first group; 0: a thread has one list */
+	__s32 group_next, group_member; /* in a group: the next one, its first member */
+	__s32 member_next, member_id;
 	__s32 hop[RECIPE_HOPS];
 	__s32 add;
 	__s32 lo;
@@ -81,8 +93,8 @@ struct recipe {
 	 */
 	__u8 reg_is_head, reg_kept;
 	/*
-	 * For user space only. RECIPE_TP: the first so many hops lead to what unwinder.heads()
-	 * tells for the thread, where the walk can begin as well; 0: they do not.
+	 * RECIPE_TP: the first so many hops lead to what unwinder.heads() tells for the thread,
+	 * where the walk can begin as well; 0: they do not.
 	 */
 	__u8 thread_hops;
 	/*
@@ -93,4 +105,4 @@ struct recipe {
 	__u8 pad[4];
 };
 
-_Static_assert(sizeof(struct recipe) == 96, "recipe is an ABI between two compilers");
+_Static_assert(sizeof(struct recipe) == 120, "recipe is an ABI between two compilers");

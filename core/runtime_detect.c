@@ -282,6 +282,7 @@ bool runtime_recipe_by_tid(const struct recipe *r, struct recipe *ret)
 	*ret = *r;
 	ret->head = RECIPE_TID;
 	ret->nhops = (u8)(r->nhops - n);
+	ret->thread_hops = 0;
 	ret->end_hop = (u8)(r->end_hop - MIN(n, r->end_hop));
 	for (i = 0; i < RECIPE_HOPS; i++)
 		ret->hop[i] = i < ret->nhops ? r->hop[i + n] : 0;

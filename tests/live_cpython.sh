@@ -19,7 +19,11 @@ other() {
     [ -n "$command" ] || return
     case " ${VERSIONS:-} " in "  ") park "$case" env $with "$command" "$@" ;; esac
 }
-other of-its-own-lock-in-a-second-interpreter cpython-3.13 $programs/park.py isolated
+for name in cpython-3.12-shared cpython-3.13 cpython-3.14 cpython-3.15; do
+    other of-its-own-lock-in-a-second-interpreter-$name $name $programs/park.py isolated
+done
+# 20 threads, each in three interpreters at a time.
+other twenty-threads-in-three-interpreters cpython-3.14 $programs/park.py -n 20 interpreters lock
 other with-perf-trampolines-3.12 cpython-3.12-shared -X perf $programs/park.py
 other with-perf-trampolines-3.14 cpython-3.14 -X perf $programs/park.py
 with=RUNTIME_ENTER=loader

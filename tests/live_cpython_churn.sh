@@ -12,9 +12,10 @@ cp $programs/churn.py "$tmp/churn.py" # as it is now, for the judge as well
 
 every="3.6-shared 3.7-shared 3.8-shared 3.9 3.10-shared 3.11 3.11-embed 3.12-shared 3.13 3.13-embed 3.14 3.14-embed
     3.14-jit 3.15 3.15-embed 3.15-jit"
-for name in ${VERSIONS:-$(for v in $every; do echo "cpython-$v"; done)}; do
-    wanted "$name" || continue
-    churn "$name" "$tmp/churn.py"
+# judged NAME [CASE]
+judged() {
+    churn "$1" "$tmp/churn.py"
+    name=$1${2-}
     figures
     legal
     stacks=$(wc -l <"$tmp/stacks")
@@ -24,4 +25,15 @@ for name in ${VERSIONS:-$(for v in $every; do echo "cpython-$v"; done)}; do
     # others write in between: up to 1 % of a program that does nothing but call back from C.
     case $name in cpython-3.12*) most=1 ;; *) most=0.5 ;; esac
     check "few-refused-$name" at_most "$refused" "$most" "$stacks"
+}
+
+for name in ${VERSIONS:-$(for v in $every; do echo "cpython-$v"; done)}; do
+    wanted "$name" && judged "$name"
+done
+# The same within a second interpreter of the thread: the first one's frames follow.
+mode=again
+for name in cpython-3.10-shared cpython-3.11 cpython-3.12-shared cpython-3.13 cpython-3.14 cpython-3.15; do
+    wanted $name || continue
+    judged $name -again
+    check "of-both-interpreters-$name" sh -c "! grep -v '\"func\": \"again\"' '$tmp/stacks' | grep -q '\"cut\": false'"
 done

@@ -63,6 +63,7 @@ struct mutant {
 	u64 seen_word[64];
 	/* Only reads of fields whose text has this in it are counted and hit; NULL: all. */
 	const char *field;
+	size_t longer_than; /* and only reads of more bytes */
 };
 
 static inline struct mutant *mutant_of(struct target *t)
@@ -177,6 +178,8 @@ static inline int mutate_answer(struct mutant *mu, u64 addr, u8 *data, size_t le
 {
 	u32 nth = mu->reads, i;
 
+	if (len <= mu->longer_than && mu->longer_than)
+		return err;
 	if (mu->field && !(mu->t.field && strstr(mu->t.field, mu->field)))
 		return err;
 	mu->reads++;

@@ -343,6 +343,8 @@ static void a_list_that_is_being_changed_is_never_told_as_whole(void **state __u
 	for (i = 0; i < fixtures.gl_pathc; i++) {
 		struct target *tape = open_fixture(fixtures.gl_pathv[i]);
 		_cleanup_free_ char *all = expected_of(fixtures.gl_pathv[i]);
+		/* On the way to a thread's next list a zero is an end like any other. */
+		size_t longer = strstr(fixtures.gl_pathv[i], "interpreter") ? sizeof(u64) : 0;
 		u32 n = count_reads(tape, 0, "w->need");
 
 		for (k = 0; k < n; k += MAX(n / 40, 1)) {
@@ -350,6 +352,7 @@ static void a_list_that_is_being_changed_is_never_told_as_whole(void **state __u
 			struct mutant *mu = mutant_new(tape);
 
 			mu->field = "w->need";
+			mu->longer_than = longer;
 			mutant_add(mu, k, kinds[k & 1], true, 0, 0);
 			mutate_run(mu, target_tape_noted(tape, "runtime"), &text);
 			each_stack_is_whole_or_says_so(all, text);

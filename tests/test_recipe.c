@@ -6,6 +6,7 @@
  */
 #include "bpf/recipe.h"
 #include "core/listwalk.h"
+#include "core/runtime.h"
 #include "core/target.h"
 
 #include <errno.h>
@@ -551,7 +552,180 @@ static void reads_are_bounded_whatever_memory_says(void **state)
 	r.hop[5] = 0x20;
 	assert_int_equal(walk(w, &r, 0, 0), LIST_END_LIMIT);
 	assert_int_equal(w->l.n, RECIPE_NODES_MAX);
-	assert_int_equal(w->nreads, RECIPE_READS_MAX);
+	assert_int_equal(w->nreads, RECIPE_READS_MAX - RECIPE_SEEKS_MAX);
+}
+
+/* --- further lists of the thread ----------------------------------------------------------------- */
+
+#define GROUPS (BASE + 0x100)
+#define MY_ID  0x77
+
+/* A group of n members, each of them {id, next, list}, one for each id; the lists are empty. */
+static void lay_group(struct world *w, u64 at, u64 next, const u64 *ids, u32 n)
+{
+	u32 i;
+
+	put(w, at, next);
+	put(w, at + 8, n ? at + 0x40 : 0);
+	for (i = 0; i < n; i++) {
+		put(w, at + 0x40 * (i + 1), ids[i]);
+		put(w, at + 0x40 * (i + 1) + 8, i + 1 < n ? at + 0x40 * (i + 2) : 0);
+		put(w, at + 0x40 * (i + 1) + 16, 0);
+	}
+}
+
+/* The thread pointer leads to the owner, which leads to its list of {value, next}. */
+static struct recipe member_recipe(void)
+{
+	return (struct recipe){
+		.head = RECIPE_TP,
+		.nhops = 2,
+		.hop = { 0, 16 },
+		.thread_hops = 1,
+		.groups = GROUPS,
+		.group_next = 0,
+		.group_member = 8,
+		.member_id = 0,
+		.member_next = 8,
+		.len = 24,
+		.nwords = 3,
+		.word = { 0, 2, 2 },
+		.next_word = 1,
+	};
+}
+
+/* Two groups: in the first one the thread's own and another's, in the second another's and its own. */
+static struct recipe lay_groups(struct world *w)
+{
+	const u64 first[] = { MY_ID, 5 }, second[] = { 6, MY_ID };
+
+	put(w, GROUPS, BASE + 0x200);
+	lay_group(w, BASE + 0x200, BASE + 0x400, first, 2);
+	lay_group(w, BASE + 0x400, 0, second, 2);
+	put(w, BASE + 8, BASE + 0x240); /* what the thread pointer leads to */
+	return member_recipe();
+}
+
+#define OWN_LIST   (BASE + 0x250)
+#define OTHER_LIST (BASE + 0x490)
+
+static void assert_words(const struct world *w, const u64 *first, u32 n)
+{
+	u32 i;
+
+	assert_int_equal(w->l.n, n);
+	assert_int_equal(w->l.width, 3);
+	for (i = 0; i < n; i++)
+		assert_int_equal(w->l.words[3 * i], first[i]);
+}
+
+static void lists_of_the_same_thread_follow_each_closed_off(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = lay_groups(w), by_tid;
+	const u64 want[] = { 100, 101, 102, RECIPE_SEAM, 100, 101, RECIPE_SEAM };
+
+	lay_chain(w, BASE + 0x1000, 3, 0x40);
+	lay_chain(w, BASE + 0x2000, 2, 0x40);
+	lay_chain(w, BASE + 0x3000, 2, 0x40);
+	put(w, OWN_LIST, BASE + 0x1000);
+	put(w, OTHER_LIST, BASE + 0x2000);
+	put(w, BASE + 0x290, BASE + 0x3000); /* another thread's */
+	assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_NULL);
+	assert_words(w, want, 7);
+	assert_int_equal(w->l.head, BASE + 0x1000);
+	/* Each seam has the last node of the list before it, and the one before that. */
+	assert_int_equal(w->l.words[3 * 3 + 1], BASE + 0x1080);
+	assert_int_equal(w->l.words[3 * 3 + 2], BASE + 0x1040);
+	assert_int_equal(w->l.words[6 * 3 + 1], BASE + 0x2040);
+	assert_int_equal(w->l.words[6 * 3 + 2], BASE + 0x2000);
+	/* The same from the owner on, and where no other member has a node. */
+	assert_true(runtime_recipe_by_tid(&r, &by_tid));
+	assert_int_equal(walk(w, &by_tid, 0, BASE + 0x240), LIST_END_NULL);
+	assert_words(w, want, 7);
+	put(w, OTHER_LIST, 0);
+	assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_NULL);
+	assert_words(w, want, 3);
+}
+
+static void a_thread_whose_first_list_is_empty_may_have_another(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = lay_groups(w);
+	const u64 want[] = { 100, 101 };
+	u64 head;
+
+	lay_chain(w, BASE + 0x2000, 2, 0x40);
+	assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_EMPTY);
+	put(w, OTHER_LIST, BASE + 0x2000);
+	assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_NULL);
+	assert_words(w, want, 2);
+	target_begin(&w->t);
+	assert_int_equal(list_head(&w->t, &r, BASE + 8, 0, &head), LIST_END_NONE);
+	assert_int_equal(head, BASE + 0x2000);
+	/* No owner, no thread. */
+	put(w, BASE + 8, 0);
+	assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_EMPTY);
+	assert_int_equal(w->nreads, 1);
+}
+
+static void with_one_group_nothing_is_looked_for(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = lay_groups(w);
+	const u64 want[] = { 100, 101, 102 };
+
+	lay_chain(w, BASE + 0x1000, 3, 0x40);
+	put(w, OWN_LIST, BASE + 0x1000);
+	put(w, BASE + 0x200, 0);
+	assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_NULL);
+	assert_words(w, want, 3);
+	assert_int_equal(w->nreads, 2 + 3 + 2);
+}
+
+/* Others make and unmake members meanwhile: what was found stays, and counts as cut. */
+static void a_search_that_is_led_astray_ends_and_keeps_what_it_has(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = lay_groups(w);
+	const u64 want[] = { 100, 101, 102 }, wrong[] = { BASE + 0x441, 8, 0xdeadbeef000ull };
+	u32 i;
+
+	lay_chain(w, BASE + 0x1000, 3, 0x40);
+	put(w, OWN_LIST, BASE + 0x1000);
+	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
+		put(w, BASE + 0x408, wrong[i]);
+		assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_UNREADABLE);
+		assert_words(w, want, 3);
+	}
+	/* Members and groups in a circle. */
+	put(w, BASE + 0x408, BASE + 0x440);
+	put(w, BASE + 0x448, BASE + 0x440);
+	assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_LIMIT);
+	assert_words(w, want, 3);
+	assert_int_equal(w->nreads, 2 + 3 + RECIPE_SEEKS_MAX + 1);
+	put(w, BASE + 0x448, 0);
+	put(w, BASE + 0x400, BASE + 0x200);
+	assert_int_equal(walk(w, &r, BASE + 8, 0), LIST_END_LIMIT);
+	assert_words(w, want, 3);
+}
+
+static void no_seam_goes_beyond_the_limit(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = lay_groups(w);
+	u32 limit;
+
+	lay_chain(w, BASE + 0x1000, 3, 0x40);
+	lay_chain(w, BASE + 0x2000, 2, 0x40);
+	put(w, OWN_LIST, BASE + 0x1000);
+	put(w, OTHER_LIST, BASE + 0x2000);
+	for (limit = 1; limit < 9; limit++) {
+		r.limit = (u16)limit;
+		assert_int_equal(walk(w, &r, BASE + 8, 0),
+				 limit < 7 ? LIST_END_LIMIT : LIST_END_NULL);
+		assert_int_equal(w->l.n, MIN(limit, 7u));
+	}
 }
 
 static void a_recipe_of_garbage_stays_within_its_bounds(void **state)
@@ -746,6 +920,11 @@ int main(void)
 		T(a_misaligned_pointer_ends_the_list),
 		T(memory_that_cannot_be_read_ends_the_list),
 		T(reads_are_bounded_whatever_memory_says),
+		T(lists_of_the_same_thread_follow_each_closed_off),
+		T(a_thread_whose_first_list_is_empty_may_have_another),
+		T(with_one_group_nothing_is_looked_for),
+		T(a_search_that_is_led_astray_ends_and_keeps_what_it_has),
+		T(no_seam_goes_beyond_the_limit),
 		T(a_recipe_of_garbage_stays_within_its_bounds),
 		T(a_walk_goes_on_where_a_page_was_missing),
 		T(a_page_that_cannot_be_fetched_cuts_the_list_there),

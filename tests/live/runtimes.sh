@@ -68,7 +68,8 @@ park() {
     stop
 }
 
-# churn NAME PROGRAM [OPTION...]: $name's program on one CPU, recorded with these options from another.
+# churn NAME PROGRAM [OPTION...]: $name's program (with $mode) on one CPU, recorded with these options from another.
+mode=
 # Leaves $tmp/stacks; $good, 0 when all are legal, with $tmp/verdict; shares of 100: $merged $refused $apart.
 churn() {
     name=$1 program=$2
@@ -78,7 +79,7 @@ churn() {
     merged= refused= apart=
     rm -f "$tmp/profile" # the last one's is not to be judged again
     : >"$tmp/out"
-    taskset -c $one "$(command_of "$name")" "$program" $((CHURN_SECONDS + 300)) >"$tmp/out" 2>&1 &
+    taskset -c $one "$(command_of "$name")" "$program" $mode $((CHURN_SECONDS + 300)) >"$tmp/out" 2>&1 &
     pid=$!
     wait_until grep -q ready "$tmp/out"
     taskset -c $other "$bin" record -p $pid -d "$CHURN_SECONDS" -F 999 --force "$@" -o "$tmp/profile" 2>"$tmp/err"

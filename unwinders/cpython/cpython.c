@@ -11,6 +11,7 @@
 #define TABLE_MAX       256 /* words of the interpreter's table that a row may name */
 #define FRAMES_SEEN_MAX 128
 #define OFFSET_MAX      (1 << 22)
+#define PARTS_MAX       16 /* interpreters that one thread is in */
 
 static const char *const fields[] = {
 #define X(name) #name,
@@ -357,6 +358,12 @@ static void recipe(const void *state, struct recipe *ret)
 	ret->peek_off[1] = (int16_t)(l->code_firstline & ~7);
 	ret->npeeks = 2;
 	ret->limit = RECIPE_NODES_MAX;
+	/* A thread has a state in each interpreter that it has entered. */
+	ret->groups = s->interps;
+	ret->group_next = l->interp_next;
+	ret->group_member = l->interp_threads;
+	ret->member_next = l->thread_next;
+	ret->member_id = l->thread_ident;
 }
 
 static enum verdict heads(struct target *t, const void *state, struct heads *ret)
@@ -410,14 +417,81 @@ static bool is_entry(const struct cpython *s, const struct node *n)
 	       (s->l.frames == FRAMES_ENTRY && byte_of(n->owner_word, s->l.frame_owner - 1));
 }
 
+/* The frames of one interpreter: nodes [from, to) of the list. */
+struct part {
+	uint32_t from, to;
+	bool whole;
+	uint64_t root; /* place on the C stack of its outermost call of the eval loop, 0: unknown */
+};
+
+/* Those without a frame are left out. False: more than a thread can be in. */
+static bool split(const struct cpython *s, const struct list *l,
+		  struct part parts[static PARTS_MAX], uint32_t *n)
+{
+	uint32_t from = 0;
+
+	*n = 0;
+	for (uint32_t i = 0; i <= l->n; i++) {
+		const uint64_t *w = l->words + (size_t)i * l->width;
+		bool seam = i < l->n && w[0] == RECIPE_SEAM;
+		struct part p = { from, i, seam || l->end == LIST_END_NULL, 0 };
+
+		if (i < l->n && !seam)
+			continue;
+		from = i + 1;
+		if (seam)
+			p.root = w[s->l.frames == FRAMES_BASE ? 2 : 1];
+		/* The frame that all lists end in belongs to no run of the loop. */
+		if (s->l.frames == FRAMES_BASE && p.whole && p.to > p.from) {
+			struct node base = node_at(s, l, p.to - 1);
+
+			p.to -= is_shim(s, &base);
+		}
+		if (p.to == p.from)
+			continue;
+		if (*n == PARTS_MAX)
+			return false;
+		parts[(*n)++] = p;
+	}
+	return true;
+}
+
+/*
+ * Puts the interpreter that runs now first, and the one that the thread began in last. Up to 3.11 the
+ * thread's own state stays the first that it had; the others are met newest first. Later it is that
+ * of the interpreter that runs; that the others are met in the order in which they were entered is
+ * proven by their places on the C stack: two that call each other by turns are on it by turns.
+ */
+static bool in_order(const struct cpython *s, struct part *parts, uint32_t n)
+{
+	struct part first = parts[0];
+
+	if (n < 2)
+		return true;
+	if (!parts[n - 1].whole)
+		return false;
+	if (s->l.frames < FRAMES_SHIM) {
+		memmove(parts, parts + 1, (n - 1) * sizeof(*parts));
+		parts[n - 1] = first;
+		return true;
+	}
+	for (uint32_t i = 1; i < n; i++)
+		if (parts[i].root <= parts[i - 1].root)
+			return false;
+	return true;
+}
+
 /*
  * Of a whole list the last frame is where some call of the eval loop began. A generator that is
  * being resumed is published before its caller is linked to it, and would look like one.
  */
-static bool ends_in_root(const struct cpython *s, const struct list *l)
+static bool ends_in_root(const struct cpython *s, const struct list *l, const struct part *p)
 {
-	struct node last = node_at(s, l, l->n - 1);
+	struct node last;
 
+	if (!p->whole)
+		return true;
+	last = node_at(s, l, p->to - 1);
 	return is_shim(s, &last) || is_entry(s, &last);
 }
 
@@ -476,23 +550,11 @@ static enum verdict push(struct target *t, const struct cpython *s, const struct
 	return code_name(t, s, &key, ret);
 }
 
-static enum verdict frames(struct target *t, const void *state, const struct list *l,
-			   struct frames *ret)
+/* *any: there were some. */
+static enum verdict part_frames(struct target *t, const struct cpython *s, const struct list *l,
+				const struct part *p, struct frames *ret, bool *any)
 {
-	const struct cpython *s = state;
-	uint32_t n = l->n;
-	bool any = false;
-
-	if (l->width != (s->l.frame_owner < 0 ? 2 : 3) + 2)
-		return UNWIND_BAD_LAYOUT;
-	if (in_entry(s, l) || l->end == LIST_END_MISALIGNED || l->end == LIST_END_ORDER)
-		return UNWIND_TORN;
-	if (l->end == LIST_END_NULL && !ends_in_root(s, l))
-		return UNWIND_TORN;
-	/* The frame that all lists of a thread end in is no run of the loop. */
-	if (s->l.frames == FRAMES_BASE && l->end == LIST_END_NULL)
-		n--;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = p->from; i < p->to; i++) {
 		struct node node = node_at(s, l, i);
 		enum verdict v;
 
@@ -503,9 +565,35 @@ static enum verdict frames(struct target *t, const void *state, const struct lis
 		v = push(t, s, &node, ret);
 		if (v != UNWIND_OK)
 			return v;
-		any = true;
+		*any = true;
 		if (is_entry(s, &node))
 			frames_boundary(ret);
+	}
+	return UNWIND_OK;
+}
+
+static enum verdict frames(struct target *t, const void *state, const struct list *l,
+			   struct frames *ret)
+{
+	const struct cpython *s = state;
+	struct part parts[PARTS_MAX];
+	bool any = false;
+	uint32_t n;
+
+	if (l->width != (s->l.frame_owner < 0 ? 2 : 3) + 2)
+		return UNWIND_BAD_LAYOUT;
+	if (in_entry(s, l) || l->end == LIST_END_MISALIGNED || l->end == LIST_END_ORDER)
+		return UNWIND_TORN;
+	if (!split(s, l, parts, &n) || !in_order(s, parts, n))
+		return UNWIND_TORN;
+	for (uint32_t i = 0; i < n; i++)
+		if (!ends_in_root(s, l, &parts[i]))
+			return UNWIND_TORN;
+	for (uint32_t i = 0; i < n; i++) {
+		enum verdict v = part_frames(t, s, l, &parts[i], ret, &any);
+
+		if (v != UNWIND_OK)
+			return v;
 	}
 	return any ? UNWIND_OK : UNWIND_IDLE;
 }

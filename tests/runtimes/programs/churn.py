@@ -2,6 +2,7 @@
 # Tests, runtimes: calls along a known graph at full speed, for judge.py. Runs on CPython 3.6 and up.
 #
 #   churn.py [SECONDS [THREADS]]   prints "ready PID" when it runs; 600 s, the main thread alone
+#   churn.py again ARG...          the same in a second interpreter of the main thread (3.8 and up)
 #   churn.py trace                 once, printing the stack at each step as judge.py reads them, then
 #                                  some of threads at full speed: the interpreter's own word that the
 #                                  marks below are right
@@ -325,7 +326,19 @@ def watch(stacks):  #= watch
                 stacks -= 1
 
 
+def again(args):  #= again
+    if sys.version_info >= (3, 13):
+        from _interpreters import create, exec as run
+    else:
+        from _xxsubinterpreters import create, run_string as run
+    run(create(), 'import sys; sys.argv = %r; exec(compile(open(%r).read(), %r, "exec"))' % (  #> !<module> <module>
+        [__file__] + args, __file__, __file__))  #> !<module> <module>
+
+
 def start(args):  #= start
+    if args[:1] == ['again']:
+        again(args[1:])  #> again
+        return
     if args[:1] == ['trace']:
         trace()  #> trace
         watch(200)

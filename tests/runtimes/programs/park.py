@@ -8,9 +8,9 @@
 #   {"runtime", "version", "pid", "threads": [{"name", "tid", "frames": [{"func": qualified name
 #   where the release has one, "name", "file", "line"}, ... leaf first]}, ...]}
 # That is every thread of the process; the main thread waits too. tid is that of the pid namespace
-# whose /proc is mounted. Kind "interpreter" (3.12 and up) enters a second interpreter: the first
-# "within" of its frames are that one's, the others lead to the call that entered it. Kind "isolated"
-# does so too, with a lock of its own; nobody can look across that, so it goes alone, and only its
+# whose /proc is mounted. Kind "interpreter" (3.8 and up) enters a second interpreter, "interpreters" two
+# more, one from the other; the first frames are the innermost one's, the last ones lead to the call that
+# entered it. Kind "isolated" (3.12) has a lock of its own; nobody can look across that, so it goes alone, and only its
 # thread is told of. "spin" keeps one line busy. Neither of the two is in the default.
 import argparse
 import asyncio
@@ -406,53 +406,78 @@ def trace_function():
     key(1)
 
 
-INNER = r'''
+# What a further interpreter runs. NUMBER of pipe, WAY to make one more and run something in it.
+TELLING = r'''
 import json, os, sys, time
+def told(frame):
+    frames = []
+    while frame:
+        code = frame.f_code
+        frames.append({'func': getattr(code, 'co_qualname', code.co_name), 'name': code.co_name,
+                       'file': code.co_filename, 'line': frame.f_lineno})
+        frame = frame.f_back
+    os.write(NUMBER, json.dumps(frames).encode() + b'\n')
+'''
+INNERMOST = TELLING + r'''
 def inner(depth):
     if depth:
         return inner(depth - 1)
-    frame, frames = sys._getframe(), []
-    while frame:
-        code = frame.f_code
-        frames.append({'func': code.co_qualname, 'name': code.co_name, 'file': code.co_filename,
-                       'line': frame.f_lineno})
-        frame = frame.f_back
-    frames[0]['line'] = sys._getframe().f_lineno + 2
-    os.write(FD, json.dumps(frames).encode() + b'\n')
-    time.sleep(1000)
+    told(sys._getframe()); time.sleep(1000)
 inner(3)
+'''
+MIDDLE = TELLING + r'''
+WAY
+def middle(depth):
+    if depth:
+        return middle(depth - 1)
+    told(sys._getframe()); run(made, INNERMOST)
+middle(2)
 '''
 
 
-# What a thread told of its second interpreter and of the way to it, by its native id.
-within, before = {}, {}
+def way(shared):
+    """Code that makes one and leaves it in "made", and what runs something in it in "run"."""
+    if sys.version_info >= (3, 13):
+        return 'from _interpreters import create, exec as run\nmade = create(%r)\n' % (
+            'legacy' if shared else 'isolated')
+    return 'from _xxsubinterpreters import create, run_string as run\nmade = create(%s)\n' % (
+        'isolated=%s' % (not shared) if sys.version_info >= (3, 10) else '')
 
 
-def enter(shared):
+# What a thread told of its further interpreters, how many they are, and the way to them; by its native id.
+within, depths, before = {}, {}, {}
+
+
+def enter(code, shared):
     out, fd = os.pipe()
     within[thread_id()] = os.fdopen(out)
-    code = INNER.replace('FD', str(fd))
-    if sys.version_info < (3, 13):
-        import _xxsubinterpreters as interpreters
-        made, run = interpreters.create(isolated=not shared), interpreters.run_string
-    else:
-        import _interpreters as interpreters
-        made, run = interpreters.create('legacy' if shared else 'isolated'), interpreters.exec
+    depths[thread_id()] = 2 if code is MIDDLE else 1
+    code = code.replace('WAY', way(shared)).replace('INNERMOST', repr(INNERMOST)).replace('NUMBER', str(fd))
+    scope = {}
+    exec(way(shared), scope)
+    made, run = scope['made'], scope['run']
     before[thread_id()] = account(sys._getframe()); run(made, code)
 
 
 @kind
 def interpreter():
-    enter(True)
+    enter(INNERMOST, True)
+
+
+@kind
+def interpreters():
+    enter(MIDDLE, True)
 
 
 @kind
 def isolated():
-    enter(False)
+    enter(INNERMOST, False)
 
 
 if sys.version_info < (3, 12):
-    del KINDS['interpreter'], KINDS['isolated']
+    del KINDS['isolated']
+if sys.version_info < (3, 8):
+    del KINDS['interpreter'], KINDS['interpreters']
 
 
 # --- the account --------------------------------------------------------------------------------
@@ -509,9 +534,9 @@ def tell(threads):
     for (_, name, tid), frames in zip(threads, accounts(threads)):
         row = {'name': name, 'tid': tid(), 'frames': frames}
         if tid() in within:
-            inner = json.loads(within[tid()].readline())
-            row['within'] = len(inner)
-            row['frames'] = inner + before[tid()]
+            row['frames'] = before[tid()]
+            for _ in range(depths[tid()]):
+                row['frames'] = json.loads(within[tid()].readline()) + row['frames']
         told.append(row)
     print(json.dumps({'runtime': 'cpython', 'version': sys.version.split()[0], 'pid': os.getpid(),
                       'threads': told}), flush=True)
