@@ -301,6 +301,8 @@ static CURLcode set_protocols(struct http *h)
 	SET(CURLOPT_QUICK_EXIT, 1L);
 #endif
 	SET(CURLOPT_HTTP_VERSION, version);
+	/* libcurl 7.88 fails to use such a connection again (CURLE_HTTP2); with TLS it can. */
+	SET(CURLOPT_FORBID_REUSE, version == CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE ? 1L : 0L);
 	SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	SET(CURLOPT_FOLLOWLOCATION, 0L);
 	/* No signals: this is a thread. SIGPIPE is blocked in it. */

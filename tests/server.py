@@ -13,6 +13,7 @@ certificate. How it answers is one line in DIR/mode, read anew for each POST of 
     204                     a status (any), with these behind it:
         retry_after=VALUE   the header's value, _ for a blank
         over=N              only for bodies of more than N bytes; others are taken
+        then=STATUS         after the first that is taken so
         type=TYPE           Content-Type
         reply=HEX           body of the reply
     hang                    takes the profile, never answers
@@ -109,6 +110,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(200, b"")
 
     def do_POST(self):
+        if self.path.startswith("http://"):  # as a proxy: the path behind the host
+            self.path = "/" + self.path.split("/", 3)[3]
         route = self.path.partition("?")[0]
         if route == "/control":
             write_mode(self.server.dir, self.read_body().decode())
@@ -152,6 +155,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def status(self, status, args, body):
         args = dict(a.partition("=")[::2] for a in args)
         if len(body) <= int(args.get("over", -1)):
+            if "then" in args:
+                write_mode(self.server.dir, args["then"])
             status, args = 200, {}
         headers = []
         reply, kind = f"answer {status}\x1b[31m\n".encode(), "text/plain"
@@ -164,7 +169,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             headers.append(("Content-Type", kind))
         if "retry_after" in args:
             headers.append(("Retry-After", args["retry_after"].replace("_", " ")))
-        if 200 <= status < 300 and kind != "text/html":
+        if 200 <= status < 300 and not kind.startswith("text/html"):
             self.record(body)
         self.note(status)
         self.answer(status, reply, headers)
@@ -312,6 +317,7 @@ def serve_grpc(args, server):
     else:
         port = g.add_insecure_port(where)
     g.start()
+    server.grpc = g  # it ends with its last reference
     return port
 
 
@@ -349,7 +355,7 @@ def main():
             context.verify_mode = ssl.CERT_REQUIRED
         server.socket = context.wrap_socket(server.socket, server_side=True,
                                             do_handshake_on_connect=False)
-    print(f"port {port}", flush=True)
+    os.write(1, f"port {port}\n".encode())  # at once: who started us reads once
     # Ends with the test that started it, however that ends.
     if not args.grpc:
         threading.Thread(target=server.serve_forever, daemon=True).start()

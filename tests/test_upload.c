@@ -7,6 +7,8 @@
 #include "core/upload.h"
 #include "core/log.h"
 #include "core/stat.h"
+#include "core/pprof_in.h"
+#include "pprof_make.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -117,6 +119,8 @@ static void set_mode(const char *mode)
 	assert_int_equal(rename(part, path_of("%s/mode", server.dir)), 0);
 }
 
+static bool grpc; /* of the servers that are started */
+
 static void exec_server(const char *dir, int port, const char *tls, int in, int out)
 {
 	char number[16];
@@ -124,10 +128,19 @@ static void exec_server(const char *dir, int port, const char *tls, int in, int 
 	snprintf(number, sizeof(number), "%d", port);
 	dup2(in, STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);
+	/* Debian's, which has the grpc library. */
+	if (grpc && tls)
+		execl("/usr/bin/python3", "python3", "-B", "tests/server.py", dir, "--grpc",
+		      "--cert", path_of("%s/cert.pem", tls), "--key", path_of("%s/key.pem", tls),
+		      NULL);
+	if (grpc)
+		execl("/usr/bin/python3", "python3", "-B", "tests/server.py", dir, "--grpc", NULL);
+	/* With a ca.pem, clients need a certificate. */
 	if (tls)
 		execlp("python3", "python3", "-SEI", "tests/server.py", dir, "--port", number,
 		       "--cert", path_of("%s/cert.pem", tls), "--key", path_of("%s/key.pem", tls),
-		       NULL);
+		       access(path_of("%s/ca.pem", tls), R_OK) ? NULL : "--ca",
+		       path_of("%s/ca.pem", tls), NULL);
 	else
 		execlp("python3", "python3", "-SEI", "tests/server.py", dir, "--port", number,
 		       NULL);
@@ -541,7 +554,8 @@ static void server_down_for_three_windows_loses_nothing(void **state __unused)
 
 static void passing_errors_are_retried(void **state __unused)
 {
-	static const char *const modes[] = { "500", "503", "408", "429", "599", "302", "drop" };
+	static const char *const modes[] = { "500", "503",  "408",   "429", "599",
+					     "302", "drop", "reset", "half" };
 	struct upload *u = open_standard();
 	u32 i;
 
@@ -650,7 +664,7 @@ static void odd_retry_after_falls_back_to_back_off(void **state __unused)
 
 static void server_that_hangs_is_given_up_after_the_timeout(void **state __unused)
 {
-	static const char *const modes[] = { "hang", "silent" };
+	static const char *const modes[] = { "hang", "silent", "drip" };
 	struct upload_options o = standard();
 	struct upload *u;
 	u32 i;
@@ -750,25 +764,37 @@ static void server_that_is_down_gets_one_probe_per_step(void **state __unused)
 
 /* --- TLS -------------------------------------------------------------------------------------- */
 
+static void make_certificate(void)
+{
+	assert_int_equal(system(path_of("cd %s && openssl req -x509 -newkey ec -pkeyopt "
+					"ec_paramgen_curve:prime256v1 -nodes -keyout key.pem -out "
+					"cert.pem -days 2 -subj /CN=127.0.0.1 -addext "
+					"subjectAltName=IP:127.0.0.1 >/dev/null 2>&1",
+					base)),
+			 0);
+}
+
+/* A second one, which becomes `server` for the rest of the test. */
+static void use_own_server(const char *tls)
+{
+	struct server s = { 0 };
+
+	snprintf(s.dir, sizeof(s.dir), "%s/server", base);
+	assert_int_equal(mkdir(s.dir, 0700), 0);
+	start_server(&s, 0, tls);
+	server = s;
+	accepted_before = 0;
+}
+
 static void tls_needs_a_known_certificate(void **state __unused)
 {
-	struct server tls = { 0 };
 	struct upload_options o;
 	struct upload *u;
 
-	if (system(path_of("cd %s && openssl req -x509 -newkey ec -pkeyopt "
-			   "ec_paramgen_curve:prime256v1 -nodes -keyout key.pem -out cert.pem "
-			   "-days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 "
-			   ">/dev/null 2>&1",
-			   base)))
-		skip();
-	snprintf(tls.dir, sizeof(tls.dir), "%s/server", base);
-	assert_int_equal(mkdir(tls.dir, 0700), 0);
-	start_server(&tls, 0, base);
-	server = tls;
-	accepted_before = 0;
+	make_certificate();
+	use_own_server(base);
 	o = standard();
-	o.http.url = path_of("https://127.0.0.1:%d", tls.port);
+	o.http.url = path_of("https://127.0.0.1:%d", server.port);
 	u = open_upload(&o);
 	submit(u, 0);
 	wait_for(grown(STAT_upload_retried) >= 2);
@@ -780,6 +806,400 @@ static void tls_needs_a_known_certificate(void **state __unused)
 	wait_for(arrived() == 1);
 	close_upload(u);
 	assert_arrived(0, 0);
+	stop_server(&server);
+}
+
+static void tls_with_a_certificate_of_ours(void **state __unused)
+{
+	struct upload_options o;
+	struct upload *u;
+
+	make_certificate();
+	assert_int_equal(link(path_of("%s/cert.pem", base), path_of("%s/ca.pem", base)), 0);
+	use_own_server(base);
+	o = standard();
+	o.http.url = path_of("https://127.0.0.1:%d", server.port);
+	o.http.ca_file = path_of("%s/cert.pem", base);
+	u = open_upload(&o);
+	submit(u, 0);
+	wait_for(grown(STAT_upload_retried) >= 2);
+	close_upload(u);
+	assert_int_equal(arrived(), 0);
+	o.http.cert_file = path_of("%s/cert.pem", base);
+	o.http.key_file = path_of("%s/key.pem", base);
+	u = open_upload(&o);
+	wait_for(arrived() == 1);
+	close_upload(u);
+	assert_arrived(0, 0);
+	stop_server(&server);
+}
+
+/* --- what tells a server who we are ----------------------------------------------------------- */
+
+static void basic_authentication_and_headers_are_sent(void **state __unused)
+{
+	_cleanup_free_ char *headers = NULL;
+	struct upload_options o = standard();
+	struct upload *u;
+
+	write_text(path_of("%s/password", base), "s3 cr3t\xc3\xbc\n", 10);
+	write_text(path_of("%s/headers", base), "X-Api-Key: k1\r\n\nX-Other:two, three\n", 38);
+	o.http.user = "Aladdin";
+	o.http.password_file = path_of("%s/password", base);
+	o.http.headers = "X-Scope-OrgID: a-tenant, X-More: 1";
+	o.http.headers_file = path_of("%s/headers", base);
+	u = open_upload(&o);
+	submit(u, 0);
+	wait_for(arrived() == 1);
+	close_upload(u);
+	headers = received(0, "headers", NULL);
+	/* By base64(1). */
+	assert_non_null(strstr(headers, "Authorization: Basic QWxhZGRpbjpzMyBjcjN0w7w=\n"));
+	assert_non_null(strstr(headers, "X-Scope-OrgID: a-tenant\n"));
+	assert_non_null(strstr(headers, "X-More: 1\n"));
+	assert_non_null(strstr(headers, "X-Api-Key: k1\n"));
+	assert_non_null(strstr(headers, "X-Other: two, three\n"));
+}
+
+/* Until they are good, nothing goes out; then it does without a restart. */
+static void secrets_that_cannot_be_read_keep_profiles(void **state __unused)
+{
+	static const char *const bad[] = { "X-A: a\nHost: evil\n", "no header", "", "X: a\033b" };
+	struct upload_options o = standard();
+	struct upload *u;
+	u32 i;
+
+	o.http.headers_file = path_of("%s/headers", base);
+	u = open_upload(&o);
+	submit(u, 0);
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		u64 failed = grown(STAT_upload_retried);
+
+		wait_for(grown(STAT_upload_retried) >= failed + 2);
+		write_text(path_of("%s/headers", base), bad[i], strlen(bad[i]));
+	}
+	assert_int_equal(arrived(), 0);
+	write_text(path_of("%s/headers", base), "X-A: a\n", 7);
+	wait_for(arrived() == 1);
+	close_upload(u);
+}
+
+static void proxy_is_used(void **state __unused)
+{
+	_cleanup_free_ char *headers = NULL;
+	struct upload_options o = standard();
+	struct upload *u;
+
+	o.http.proxy = path_of("127.0.0.1:%d", server.port);
+	o.http.url = "http://fleet.invalid";
+	u = open_upload(&o);
+	submit(u, 0);
+	wait_for(arrived() == 1);
+	close_upload(u);
+	headers = received(0, "headers", NULL);
+	assert_non_null(strstr(headers, "Host: fleet.invalid\n"));
+}
+
+/* --- protocols -------------------------------------------------------------------------------- */
+
+/* A pprof file that is one. */
+static void submit_pprof(struct upload *u, u32 samples, u32 name_len)
+{
+	struct make m = { .samples = samples, .name_len = name_len };
+	size_t len;
+	u8 *body = make_pprof(&m, &len);
+
+	assert_int_equal(upload_submit(u, "shop", "c1", "cpu", START, body, len), 0);
+}
+
+/* Nothing is gone without a name: what was handed over, and what became of it. */
+static void assert_accounted(u32 left)
+{
+	assert_int_equal(grown(STAT_upload_due) + grown(STAT_upload_parts),
+			 grown(STAT_upload_sent) + grown(STAT_upload_refused) +
+				 grown(STAT_upload_too_large) + grown(STAT_spool_dropped) +
+				 grown(STAT_spool_expired) + grown(STAT_spool_bad) + left);
+	assert_int_equal(spooled(), left);
+}
+
+static void each_protocol_has_its_address(void **state __unused)
+{
+	static const struct {
+		enum protocol protocol;
+		const char *path, *header;
+	} rows[] = {
+		{ PROTOCOL_PPROF, "/v1/profiles", "Content-Type: application/octet-stream\n" },
+		{ PROTOCOL_OTEL_PPROF, "/v1/pprof", "Content-Type: application/octet-stream\n" },
+		{ PROTOCOL_PYROSCOPE, "/push.v1.PusherService/Push",
+		  "Content-Type: application/proto\n" },
+		{ PROTOCOL_PARCA, "/api/profiles/writeraw", "Content-Type: application/json\n" },
+		{ PROTOCOL_OTLP, "/v1development/profiles",
+		  "Content-Type: application/x-protobuf\nContent-Encoding: gzip\n" },
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		_cleanup_free_ char *path = NULL, *headers = NULL;
+		struct upload_options o = standard();
+		struct upload *u;
+
+		o.protocol = rows[i].protocol;
+		u = open_upload(&o);
+		submit_pprof(u, 3, 0);
+		wait_for(grown(STAT_upload_sent) == i + 1);
+		close_upload(u);
+		path = received(i, "path", NULL);
+		assert_string_equal(path, rows[i].path);
+		headers = received(i, "headers", NULL);
+		assert_non_null(strstr(headers, rows[i].header));
+	}
+	assert_accounted(0);
+}
+
+static void rejected_part_of_an_accepted_request_is_counted(void **state __unused)
+{
+	struct upload_options o = standard();
+	struct upload *u;
+
+	/* partial_success { rejected_profiles: 2 error_message: "x" } */
+	set_mode("200 reply=0a050802120178");
+	o.protocol = PROTOCOL_OTLP;
+	u = open_upload(&o);
+	submit_pprof(u, 3, 0);
+	wait_for(grown(STAT_upload_rejected) == 2);
+	close_upload(u);
+	assert_int_equal(grown(STAT_upload_sent), 1);
+	assert_int_equal(grown(STAT_upload_retried), 0);
+}
+
+static void page_for_people_takes_no_profile(void **state __unused)
+{
+	struct upload *u = open_standard();
+
+	set_mode("200 type=text/html;charset=utf-8 reply=3c68746d6c3e");
+	submit(u, 0);
+	wait_for(grown(STAT_upload_retried) >= 2);
+	set_mode("200");
+	wait_for(arrived() == 1);
+	close_upload(u);
+	assert_arrived(0, 0);
+}
+
+/* --- too large -------------------------------------------------------------------------------- */
+
+/* Names of functions "f<i>xxx" in the bodies that arrived, each once. */
+static void assert_samples_arrived(u32 samples)
+{
+	u32 *seen = calloc(samples, sizeof(*seen)), i, n = arrived();
+
+	for (i = 0; i < n; i++) {
+		size_t len, k;
+		_cleanup_free_ char *body = received(i, "body", &len);
+		struct pprof_in in;
+
+		assert_int_equal(pprof_in_open(&in, body, len, 1 << 28, 1 << 28), 0);
+		for (k = 0; k < in.pb->n_function; k++) {
+			const char *name = in.pb->string_table[in.pb->function[k]->name];
+
+			if (name[0] == 'f')
+				seen[strtoul(name + 1, NULL, 10)]++;
+		}
+		pprof_in_fini(&in);
+	}
+	for (i = 0; i < samples; i++)
+		assert_int_equal(seen[i], 1);
+	free(seen);
+}
+
+static void too_large_a_profile_goes_in_halves(void **state __unused)
+{
+	struct upload *u;
+
+	set_mode("413 over=2000");
+	u = open_standard();
+	submit_pprof(u, 500, 0);
+	wait_for(!upload_pending(u));
+	close_upload(u);
+	assert_true(arrived() > 4);
+	assert_samples_arrived(500);
+	assert_int_equal(grown(STAT_upload_parts), arrived() - 1);
+	assert_int_equal(grown(STAT_upload_too_large), 0);
+	assert_accounted(0);
+}
+
+/* No answer of the server is needed where its limits are known. */
+static void pyroscopes_limit_is_kept(void **state __unused)
+{
+	struct upload_options o = standard();
+	struct upload *u;
+
+	o.protocol = PROTOCOL_PYROSCOPE;
+	u = open_upload(&o);
+	submit_pprof(u, 33000, 0);
+	wait_for(!upload_pending(u));
+	close_upload(u);
+	assert_int_equal(arrived(), 4);
+	assert_int_equal(grown(STAT_upload_parts), 3);
+	assert_int_equal(grown(STAT_upload_retried), 0);
+	assert_accounted(0);
+}
+
+static void sample_that_is_too_large_alone_is_dropped(void **state __unused)
+{
+	struct upload *u;
+
+	set_mode("413 over=10");
+	u = open_standard();
+	submit_pprof(u, 5, 0);
+	submit_pprof(u, 1, 0);
+	wait_for(!upload_pending(u));
+	close_upload(u);
+	assert_int_equal(arrived(), 0);
+	assert_int_equal(grown(STAT_upload_parts), 4);
+	assert_int_equal(grown(STAT_upload_too_large), 6);
+	assert_accounted(0);
+}
+
+/* It is not asked about each of 20000 samples. */
+static void server_that_finds_all_too_large_is_left_alone(void **state __unused)
+{
+	struct upload *u;
+
+	set_mode("413");
+	u = open_standard();
+	submit_pprof(u, 20000, 0);
+	wait_for(!upload_pending(u));
+	close_upload(u);
+	assert_true(attempt_count("413") < 160);
+	assert_true(grown(STAT_upload_too_large) > 0);
+	assert_accounted(0);
+}
+
+/* Parts that are left when a server goes away wait in the spool, and are sent by the next run. */
+static void parts_survive_a_restart(void **state __unused)
+{
+	struct upload_options o = standard();
+	struct upload *u;
+	u64 failed;
+
+	o.http.url = nowhere();
+	u = open_upload(&o);
+	submit_pprof(u, 300, 0);
+	close_upload(u);
+	assert_int_equal(spooled(), 1);
+	/* The whole is too large, one half is taken, then the server has a problem. */
+	set_mode("413 over=2500 then=503");
+	o = standard();
+	o.retry_min_ns = o.retry_max_ns = 60 * NSEC_PER_SEC;
+	failed = grown(STAT_upload_retried);
+	u = open_upload(&o);
+	wait_for(grown(STAT_upload_retried) > failed);
+	upload_free(u, now_monotonic());
+	assert_true(arrived() >= 1);
+	assert_true(spooled() >= 1);
+	set_mode("200");
+	u = open_standard();
+	wait_for(!upload_pending(u));
+	close_upload(u);
+	assert_samples_arrived(300);
+	assert_accounted(0);
+}
+
+/* --- gRPC ------------------------------------------------------------------------------------- */
+
+static struct upload *open_grpc(u64 timeout_ns, bool tls)
+{
+	struct upload_options o;
+
+	grpc = true;
+	use_own_server(tls ? base : NULL);
+	grpc = false;
+	o = standard();
+	if (tls) {
+		o.http.url = path_of("https://127.0.0.1:%d", server.port);
+		o.http.ca_file = path_of("%s/cert.pem", base);
+	}
+	o.protocol = PROTOCOL_OTLP_GRPC;
+	o.http.timeout_ns = timeout_ns;
+	return open_upload(&o);
+}
+
+static void grpc_server_takes_what_we_send(void **state __unused)
+{
+	struct upload *u = open_grpc(5 * NSEC_PER_SEC, false);
+	static const char *const passing[] = { "grpc 14 later", "grpc 8 full", "grpc 4 late" };
+	static const char *const lasting[] = { "grpc 3 wrong", "grpc 12 unknown%20method" };
+	u32 i;
+
+	submit_pprof(u, 3, 0);
+	wait_for(grown(STAT_upload_sent) == 1);
+	for (i = 0; i < ARRAY_SIZE(passing); i++) {
+		u64 failed = grown(STAT_upload_retried);
+
+		set_mode(passing[i]);
+		submit_pprof(u, 3, 0);
+		wait_for(grown(STAT_upload_retried) >= failed + 2);
+		set_mode("200");
+		wait_for(grown(STAT_upload_sent) == i + 2);
+	}
+	for (i = 0; i < ARRAY_SIZE(lasting); i++) {
+		set_mode(lasting[i]);
+		submit_pprof(u, 3, 0);
+		wait_for(grown(STAT_upload_refused) == i + 1);
+	}
+	/* partial_success { rejected_profiles: 2 error_message: "x" } */
+	set_mode("200 reply=0a050802120178");
+	submit_pprof(u, 3, 0);
+	wait_for(grown(STAT_upload_rejected) == 2);
+	close_upload(u);
+	stop_server(&server);
+	assert_accounted(0);
+}
+
+/* Over the library's own 4 MiB; and over less, as a server says it. */
+static void grpc_message_limit_is_kept(void **state __unused)
+{
+	struct upload *u = open_grpc(5 * NSEC_PER_SEC, false);
+
+	submit_pprof(u, 150, 40000);
+	wait_for(!upload_pending(u));
+	assert_int_equal(arrived(), 2);
+	assert_int_equal(attempt_count("200"), 2);
+	set_mode("grpc over=5000 8 grpc: received message larger than max (6000 vs. 5000)");
+	submit_pprof(u, 100, 0);
+	wait_for(!upload_pending(u));
+	close_upload(u);
+	stop_server(&server);
+	assert_true(arrived() > 3);
+	assert_true(attempt_count("grpc8") > 0);
+	assert_accounted(0);
+}
+
+static void grpc_goes_over_tls(void **state __unused)
+{
+	struct upload *u;
+	u32 i;
+
+	make_certificate();
+	u = open_grpc(5 * NSEC_PER_SEC, true);
+	for (i = 0; i < 5; i++)
+		submit_pprof(u, 3, 0);
+	wait_for(arrived() == 5);
+	close_upload(u);
+	stop_server(&server);
+	assert_int_equal(grown(STAT_upload_retried), 0);
+	assert_accounted(0);
+}
+
+static void grpc_server_that_hangs_is_given_up(void **state __unused)
+{
+	struct upload *u = open_grpc(300 * MS, false);
+
+	set_mode("once hang");
+	submit_pprof(u, 3, 0);
+	wait_for(grown(STAT_upload_sent) == 1);
+	assert_true(grown(STAT_upload_retried) >= 1);
+	close_upload(u);
 	stop_server(&server);
 }
 
@@ -1103,6 +1523,37 @@ static void too_large_a_profile_is_refused_and_counted(void **state __unused)
 	close_upload(u);
 }
 
+static u64 now_less(u64 ns)
+{
+	return now_realtime() - ns;
+}
+
+static void spool_drops_what_has_waited_too_long(void **state __unused)
+{
+	struct upload_options o = standard();
+	struct upload *u;
+	u32 i;
+
+	o.http.url = nowhere();
+	o.spool_age_ns = 3600 * NSEC_PER_SEC;
+	u = open_upload(&o);
+	for (i = 0; i < 4; i++)
+		upload_submit(u, "old", NULL, "cpu",
+			      now_less((u64)(i < 2 ? 3700 : 3500) * NSEC_PER_SEC), make_body(i, 5),
+			      5);
+	wait_for(grown(STAT_spool_expired) == 2 && spooled() == 2);
+	close_upload(u);
+	/* While the daemon does not run, time goes on. */
+	o = standard();
+	o.spool_age_ns = 1800 * NSEC_PER_SEC;
+	u = open_upload(&o);
+	close_upload(u);
+	assert_int_equal(arrived(), 0);
+	assert_int_equal(grown(STAT_spool_expired), 4);
+	assert_int_equal(grown(STAT_spool_dropped), 0);
+	assert_accounted(0);
+}
+
 static void second_daemon_on_one_spool_is_refused(void **state __unused)
 {
 	struct upload_options o = standard();
@@ -1258,6 +1709,22 @@ int main(void)
 		TEST(misbehaving_replies_to_a_taken_profile_are_cut),
 		TEST(server_that_is_down_gets_one_probe_per_step),
 		TEST(tls_needs_a_known_certificate),
+		TEST(tls_with_a_certificate_of_ours),
+		TEST(basic_authentication_and_headers_are_sent),
+		TEST(secrets_that_cannot_be_read_keep_profiles),
+		TEST(proxy_is_used),
+		TEST(each_protocol_has_its_address),
+		TEST(rejected_part_of_an_accepted_request_is_counted),
+		TEST(page_for_people_takes_no_profile),
+		TEST(too_large_a_profile_goes_in_halves),
+		TEST(pyroscopes_limit_is_kept),
+		TEST(sample_that_is_too_large_alone_is_dropped),
+		TEST(server_that_finds_all_too_large_is_left_alone),
+		TEST(parts_survive_a_restart),
+		TEST(grpc_server_takes_what_we_send),
+		TEST(grpc_message_limit_is_kept),
+		TEST(grpc_goes_over_tls),
+		TEST(grpc_server_that_hangs_is_given_up),
 		TEST(restart_sends_what_was_spooled_first),
 		TEST(spool_keeps_labels_and_order),
 		TEST(spool_is_private),
@@ -1271,6 +1738,7 @@ int main(void)
 		TEST(without_a_spool_memory_is_bounded_and_keeps_the_newest),
 		TEST(spool_that_vanished_leaves_profiles_in_memory),
 		TEST(too_large_a_profile_is_refused_and_counted),
+		TEST(spool_drops_what_has_waited_too_long),
 		TEST(second_daemon_on_one_spool_is_refused),
 		TEST(spool_that_cannot_be_made_is_an_error),
 		TEST(submit_never_waits_for_a_server),
