@@ -70,7 +70,7 @@ def expand(names):
 def private_devices(state):
     # Where its nodes can be made before it covers the old one.
     dev = os.path.join(state, "dev")
-    os.mkdir(dev)
+    os.makedirs(dev, exist_ok=True)
     mount("tmpfs", dev, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755")
     for name in "null zero full random urandom tty".split():
         open(os.path.join(dev, name), "w").close()
@@ -137,8 +137,9 @@ def filters(unit):
     allowed = {families[n] for n in unit["RestrictAddressFamilies"].split()}
     for family in set(range(46)) - allowed:
         g.add_rule(sc.ERRNO(97), "socket", sc.Arg(0, sc.EQ, family))
-    f.load()
+    # In this order: the other one allows no second filter.
     g.load()
+    f.load()
 
 
 def main():
@@ -156,7 +157,11 @@ def main():
     for name, limit in ("LimitMEMLOCK", resource.RLIMIT_MEMLOCK), ("LimitNOFILE", resource.RLIMIT_NOFILE):
         value = unit.pop(name)
         value = resource.RLIM_INFINITY if value == "infinity" else int(value)
-        resource.setrlimit(limit, (value, value))
+        most = resource.getrlimit(limit)[1]
+        try:
+            resource.setrlimit(limit, (value, value))
+        except ValueError:  # no CAP_SYS_RESOURCE here: as much as there may be
+            resource.setrlimit(limit, (most, most))
     os.umask(int(unit.pop("UMask"), 8))
     caps = unit.pop("AmbientCapabilities")
     if unit.pop("CapabilityBoundingSet") != caps:
