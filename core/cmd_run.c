@@ -288,8 +288,7 @@ static int daemon_start(struct daemon *d, struct life *life, struct config *c)
 	int err;
 
 	*d = (struct daemon){ .life = life, .config = c, .meter.fd = -1, .wake_fd = -1 };
-	strcpy(d->host, "localhost");
-	gethostname(d->host, sizeof(d->host) - 1);
+	host_name(d->host, sizeof(d->host));
 	d->window_ns = wanted_window(d);
 	err = store_open(c->store_path, (u64)c->store_max_mb << 20, &d->store);
 	if (!err)

@@ -52,7 +52,7 @@ int local_open(const struct config *c, struct local **ret)
 	l->status.window_s = c->upload_interval_s;
 	l->status.cost.budget = c->cpu_budget;
 	l->status.cost.configured_hz = c->sample_hz;
-	gethostname(l->status.host, sizeof(l->status.host) - 1);
+	host_name(l->status.host, sizeof(l->status.host));
 	web_api_status(l->api, &l->status);
 	log_info("page: %s%s", web_address(l->web),
 		 *c->web_token_file ? " (needs the token: open /?token=...)" : "");

@@ -30,6 +30,7 @@
 
 #define TESTED_ON       "5.10, 6.1, 6.12, 6.18, 7.2 and 7.3"
 #define HEAD_MAX        (64 * 1024) /* of any file that a check reads */
+#define PROCESSES_TRIED 4096
 #define KERNEL(a, b, c) ((u64)(a) << 40 | (u64)(b) << 20 | (u64)(c))
 #define INITIAL_PID_NS  "pid:[4026531836]" /* fixed in the kernel: include/linux/proc_ns.h */
 #define INITIAL_USER_NS "user:[4026531837]"
@@ -776,11 +777,40 @@ static void check_cap_perfmon(struct probe *p, struct check *c)
 		  "other processes cannot be sampled: nothing can be profiled");
 }
 
+/* Of some other user's process: one is enough, and some show theirs to nobody. */
+static bool maps_shown(const struct probe *p)
+{
+	_cleanup_closedir_ DIR *dir = NULL;
+	char path[PATH_MAX], head[16];
+	struct dirent *e;
+	struct stat st;
+	u32 i;
+
+	snprintf(path, sizeof(path), "%s/proc", p->h->root);
+	dir = opendir(path);
+	for (i = 0; dir && i < PROCESSES_TRIED && (e = readdir(dir)); i++) {
+		if (*e->d_name < '1' || *e->d_name > '9' ||
+		    fstatat(dirfd(dir), e->d_name, &st, 0) || st.st_uid == geteuid())
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/maps", e->d_name);
+		if (read_head(p, path, head, sizeof(head)) > 0)
+			return true;
+	}
+	return false;
+}
+
 static void check_cap_ptrace(struct probe *p, struct check *c)
 {
-	check_cap(p, c, CAP_SYS_PTRACE, STATE_LIMITED, "SYS_PTRACE",
-		  "mappings of other users' processes cannot be read: their frames are bare "
-		  "addresses");
+	/* Linux 6.15 and newer show them to CAP_PERFMON, but not the files behind them. */
+	if (!has_cap(p, CAP_SYS_PTRACE) && can(p, CAP_PERFMON) && maps_shown(p))
+		lacks(c, STATE_LIMITED, "SYS_PTRACE",
+		      "of other users' processes, files in containers and those that were deleted "
+		      "or replaced have no names, and interpreters are not walked");
+	else
+		check_cap(
+			p, c, CAP_SYS_PTRACE, STATE_LIMITED, "SYS_PTRACE",
+			"mappings of other users' processes cannot be read: their frames are bare "
+			"addresses");
 }
 
 static void check_cap_syslog(struct probe *p, struct check *c)

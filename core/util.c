@@ -49,6 +49,20 @@ u64 now_realtime(void)
 	return now(CLOCK_REALTIME);
 }
 
+void host_name(char *dst, size_t size)
+{
+	const char *given = getenv("EBPFPROFILER_HOST");
+
+	if (given && *given) {
+		utf8_clean(dst, size, given, strlen(given));
+		return;
+	}
+	snprintf(dst, size, "localhost");
+	if (gethostname(dst, size - 1))
+		return;
+	dst[size - 1] = '\0';
+}
+
 const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -91,6 +91,9 @@ u64 now_realtime(void);
 /* Last component of a path, never empty for a non-empty path without trailing slash; borrowed. */
 const char *base_name(const char *path);
 
+/* This host's name: EBPFPROFILER_HOST, which a pod sets to its node's, or what the kernel has. */
+void host_name(char *dst, size_t size);
+
 /*
  * Copies src (at most len bytes, or up to its NUL) to dst as valid UTF-8 that fits dst_size with
  * its NUL: bad bytes become U+FFFD, control characters '?', marks that turn the direction of writing

@@ -6,8 +6,8 @@ set -eu
 libs="libbpf-dev libelf-dev zlib1g-dev libinih-dev libcurl4-gnutls-dev nettle-dev libprotobuf-c-dev
       libiberty-dev liblzma-dev libdw-dev libmicrohttpd-dev libjansson-dev"
 build="gcc clang llvm bpftool protobuf-c-compiler linux-libc-dev libc6-dev git $libs"
-check="libcmocka-dev python3 python3-protobuf python3-grpcio python3-prometheus-client protobuf-compiler
-       binutils libunwind-dev elfutils"
+check="libcmocka-dev python3 python3-protobuf python3-grpcio python3-prometheus-client python3-kubernetes
+       python3-yaml protobuf-compiler bash binutils libunwind-dev elfutils"
 live="golang-go golang-github-google-pprof-dev linux-perf clang-format
       libclang-rt-14-dev libasan8 libubsan1 nodejs g++ chromium fonts-dejavu-core"
 deb="debhelper dpkg-dev fakeroot lintian"
