@@ -196,18 +196,18 @@ static bool read_at(u32 pid, u64 addr, void *dst, size_t len)
 static bool read_context_once(struct job *j)
 {
 	_cleanup_free_ u8 *payload = NULL;
-	struct otel_header before, after;
-	u8 raw[OTEL_HEADER];
+	u8 before[OTEL_HEADER], after[OTEL_HEADER];
+	struct otel_header h;
 
-	if (!read_at(j->pid, j->context, raw, sizeof(raw)) || otel_header(raw, &before) ||
-	    !before.published_ns)
+	if (!read_at(j->pid, j->context, before, sizeof(before)) || otel_header(before, &h) ||
+	    !h.published_ns)
 		return false;
-	payload = malloc(before.size + 1);
-	if (!payload || (before.size && !read_at(j->pid, before.payload, payload, before.size)) ||
-	    !read_at(j->pid, j->context, raw, sizeof(raw)) || otel_header(raw, &after) ||
-	    memcmp(&before, &after, sizeof(before)))
+	payload = malloc(h.size + 1);
+	if (!payload || (h.size && !read_at(j->pid, h.payload, payload, h.size)) ||
+	    !read_at(j->pid, j->context, after, sizeof(after)) ||
+	    memcmp(before, after, sizeof(before)))
 		return false;
-	return !otel_payload(payload, before.size, &j->words);
+	return !otel_payload(payload, h.size, &j->words);
 }
 
 static void read_context(struct job *j)

@@ -17,11 +17,11 @@ cleanup() {
     rm -rf "$tmp" "$home"
 }
 trap cleanup EXIT
+trap 'exit 1' INT TERM
 check() { name=$1; shift; if "$@"; then echo "ok $name"; else echo "not ok $name"; echo "$@"; tail -5 "$tmp/log"; fi; }
 wait_for() { # seconds command...
-    n=$(($1 * 10)); shift
-    while [ $n -gt 0 ]; do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; n=$((n - 1)); done
-    return 1
+    end=$(($(date +%s) + $1)); shift
+    while ! "$@" >/dev/null 2>&1; do [ "$(date +%s)" -lt $end ] || return 1; sleep 0.2; done
 }
 # Is there a service of that name with a sample that carries the labels?
 has() { PYTHONPATH=tests/live python3 tests/live/labels.py "$tmp/store/profiles" "$@"; }

@@ -779,6 +779,35 @@ static void the_processs_own_word(void **state __unused)
 	free_world(w);
 }
 
+/* Each by a thread whose stack has what the one before left there. */
+static void contexts_of_several_processes(void **state __unused)
+{
+	char *env[] = { NULL };
+	struct world *w = new_world(NULL, NULL);
+	pid_t pid[3];
+	int to[3];
+	u32 i, k;
+
+	for (i = 0; i < 3; i++) {
+		pid[i] = child(env, &to[i]);
+		assert_int_equal(write(to[i], "", 1), 1);
+	}
+	for (i = 0; i < 3; i++) {
+		const struct identity *id = NULL;
+
+		find(w, pid[i]);
+		for (k = 0; k < 100 && (!id || !id->service); k++) {
+			identities_round(w->ids, now_monotonic() + (u64)k * 1000 * NSEC_PER_SEC);
+			id = identities_of(w->ids, processes_pid(w->ps, (u32)pid[i]));
+			usleep(10000);
+		}
+		assert_string_equal(id->service, "pay");
+	}
+	for (i = 0; i < 3; i++)
+		end(pid[i], to[i]);
+	free_world(w);
+}
+
 static void rules_win_over_the_processs_word(void **state __unused)
 {
 	char *env[] = { "OTEL_SERVICE_NAME=otel", OTEL_OWN_SERVICE "=own", NULL };
@@ -873,6 +902,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bad_rules_are_told_by_line),
 		cmocka_unit_test(rules_that_others_may_write_are_refused),
 		cmocka_unit_test(the_processs_own_word),
+		cmocka_unit_test(contexts_of_several_processes),
 		cmocka_unit_test(rules_win_over_the_processs_word),
 		cmocka_unit_test(who_is_left_out_is_told_once),
 		cmocka_unit_test(the_dead_are_where_their_parents_are),

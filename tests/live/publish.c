@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A busy process that publishes an OpenTelemetry process context after DELAY milliseconds, as
- * opentelemetry-specification 4719 tells publishers to. usage: publish NAME DELAY. Ends after a
- * minute.
+ * opentelemetry-specification 4719 tells publishers to. usage: publish NAME DELAY. Ends after ten
+ * minutes.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
 
 	if (argc < 3 || strlen(argv[1]) > 60)
 		return 2;
-	while (now() - start < 60) {
+	while (now() - start < 600) {
 		for (int i = 0; i < 1000000; i++)
 			n += (uint64_t)i;
 		if (!done && now() - start >= delay) {
