@@ -37,6 +37,7 @@ struct entry {
 	u32 looks;
 	u64 context; /* where it publishes; 0: nowhere that we know */
 	bool told;   /* that it is left out */
+	bool read;   /* its environment is known */
 	struct otel_words environ, words;
 	char *text; /* of id; owned */
 };
@@ -472,7 +473,7 @@ static void look(struct identities *ids, struct process *p, struct entry *e, u64
 	snprintf(j->proc, sizeof(j->proc), "%s", ids->proc);
 	j->pid = p->pid;
 	j->start_ticks = p->start_ns ? p->start_ns / ids->tick_ns : p->start_ticks;
-	j->with_environ = !e->looks;
+	j->with_environ = !e->read;
 	j->with_user = ids->with_user;
 	/*
 	 * Programs that live for a moment publish nothing; who was there before us has done so. The
@@ -488,6 +489,7 @@ static void look(struct identities *ids, struct process *p, struct entry *e, u64
 	if (!err) {
 		if (j->with_environ)
 			e->environ = j->environ;
+		e->read = true;
 		/* What it once said holds until it says something else. */
 		if (j->context)
 			e->words = j->words;

@@ -176,6 +176,11 @@ static void row38_hostile_cgroup_is_only_text(void **state __unused)
 	/* Anybody with a control group of his own can claim to be a container: text, no more. */
 	cgroup_parse("0::/user.slice/docker-" ID ".scope\n", &c);
 	assert_string_equal(c.container, ID);
+	assert_int_equal(c.owner, 0);
+	cgroup_parse("0::/user.slice/user-1000.slice/user@1000.service/libpod-" ID ".scope\n", &c);
+	assert_int_equal(c.owner, 1000);
+	cgroup_parse("0::/user-99999999999999999999999.slice/user-x.slice/user-.slice\n", &c);
+	assert_int_equal(c.owner, 0);
 }
 
 /* --- files on the host ------------------------------------------------------------------------ */
@@ -282,6 +287,19 @@ static void names_from_container_engines(void **state __unused)
 	    "\",\"names\":[\"pod-man\",\"alias\"],\"layer\":\"x\"}]");
 	assert_true(container_look(root, &c, &n));
 	assert_string_equal(n.name, "pod-man");
+	/* A user's own, whose home the password file has. */
+	c = group(ID2, "");
+	c.owner = 1000;
+	put(dir, "/etc/passwd",
+	    "root:x:0:0::/root:/bin/sh\nbad\n\nann:x:1000:1000:Ann:/srv/ann:/bin/sh");
+	put(dir, "/srv/ann/.local/share/containers/storage/overlay-containers/containers.json",
+	    "[{\"id\":\"" ID2 "\",\"names\":[\"rootless\"]}]");
+	put(dir, "/var/lib/containers/storage/overlay-containers/containers.json", "[]");
+	assert_true(container_look(root, &c, &n));
+	assert_string_equal(n.name, "rootless");
+	c.owner = 1001;
+	assert_false(container_look(root, &c, &n));
+	c = group(ID, "");
 	put(dir, "/run/containers/storage/overlay-containers/" ID "/userdata/config.json",
 	    "{\"annotations\":{\"io.kubernetes.pod.name\":\"p1\",\"io.kubernetes.pod.namespace\":"
 	    "\"n1\",\"io.kubernetes.container.name\":\"c1\"}}");
