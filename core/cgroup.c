@@ -116,6 +116,21 @@ static bool take_name(const char *s, size_t len, const char *before, size_t befo
 	return true;
 }
 
+/* "user-UID.slice" */
+static void take_owner(const char *s, size_t len, struct cgroup *ret)
+{
+	static const char prefix[] = "user-", suffix[] = ".slice";
+	size_t i;
+	u64 uid = 0;
+
+	if (!starts(s, len, prefix) || !ends(s, len, suffix))
+		return;
+	for (i = strlen(prefix); i < len - strlen(suffix) && isdigit((u8)s[i]); i++)
+		uid = MIN(uid * 10 + (u64)(s[i] - '0'), (u64)UINT32_MAX);
+	if (i == len - strlen(suffix) && uid < UINT32_MAX)
+		ret->owner = (u32)uid;
+}
+
 /* "pod" and a uid, at the beginning or behind a '-', up to the end or what no uid has. */
 static void take_pod(const char *s, size_t len, struct cgroup *ret)
 {
@@ -155,6 +170,7 @@ static void parse_path(const char *s, size_t len, struct cgroup *ret)
 
 		/* A uid belongs to what lies in the pod, so it comes first. */
 		take_pod(s, n, ret);
+		take_owner(s, n, ret);
 		if (take_id(s, n, ret) || take_name(s, n, before, before_len, ret))
 			*ret->unit = '\0';
 		else if (!*ret->container && n <= CGROUP_NAME_MAX &&

@@ -24,6 +24,7 @@ struct cgroup {
 	bool has_id;                         /* container is CGROUP_ID_LEN hex digits */
 	char pod_uid[CGROUP_UID_LEN + 1];    /* with '-'; "": in no pod */
 	char unit[CGROUP_NAME_MAX + 1];      /* innermost unit of what is in no container; or "" */
+	u32 owner;                           /* user whose slice it is in; 0: none's */
 	char path[CGROUP_PATH_MAX + 1]; /* in the unified hierarchy, or systemd's, or the first */
 };
 

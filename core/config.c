@@ -11,6 +11,7 @@
 
 #include "htab.h"
 #include "identity.h"
+#include "service.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -1125,6 +1126,17 @@ static int fail_read(const char *path, int rc, char *err, size_t err_size)
 	return rc;
 }
 
+/* The other file that counts: whoever takes a configuration over knows that it is sound. */
+static int check_rules(const struct config *c, char *err, size_t err_size)
+{
+	struct service_rules *r = NULL;
+	int rc = *c->service_rules ? service_read(c->service_rules, &r, err, err_size) : 0;
+
+	service_free(r);
+	/* Who only checks the configuration may not be let at it. */
+	return rc == -EACCES && geteuid() ? 0 : rc;
+}
+
 int config_read(struct config *c, const char *path, char *err, size_t err_size)
 {
 	/* Not blocked by a FIFO, and checked by the descriptor: the name may change under us. */
@@ -1142,7 +1154,8 @@ int config_read(struct config *c, const char *path, char *err, size_t err_size)
 	rc = read_all(fd, &text, &len);
 	if (rc)
 		return fail_read(path, rc, err, err_size);
-	return config_parse(c, path, text, len, err, err_size);
+	rc = config_parse(c, path, text, len, err, err_size);
+	return rc ? rc : check_rules(c, err, err_size);
 }
 
 /* --- life ------------------------------------------------------------------------------------ */

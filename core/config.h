@@ -85,7 +85,8 @@ void config_fini(struct config *c);
 /*
  * Reads a file over the defaults that config_init() set. Every error is one line in err (file,
  * line, key, value, what was expected): unknown section or key, bad value, duplicate key, line
- * too long, NUL byte, and a file that others than its owner may write while we are root.
+ * too long, NUL byte, and a file that others than its owner may write while we are root. The file
+ * of rules that it names must be sound, too.
  * Returns 0, -EINVAL for what the file says, -errno when it cannot be read, -EPERM when it is
  * not trusted. After a failure the config is half changed: only good for config_fini().
  */

@@ -24,6 +24,11 @@ static const char *const storage_lists[] = {
 	"/run/containers/storage/overlay-containers/volatile-containers.json",
 };
 
+/* The same of a user, below his home, and below /run by his number. */
+#define USER_LIST     "/.local/share/containers/storage/overlay-containers/containers.json"
+#define USER_RUN_LIST "/run/user/%u/containers/overlay-containers/volatile-containers.json"
+#define PASSWD_MAX    (1u << 20)
+
 /* Bundles by id, one directory each. */
 static const char *const bundles[] = {
 	"/run/containerd/io.containerd.runtime.v2.task/k8s.io/%s/config.json",
@@ -218,6 +223,34 @@ static bool is_log(void *arg, const char *name)
 	return container_log_name(name, l->c->container, l->ret);
 }
 
+static bool in_storage(const struct look *l, const char *path)
+{
+	size_t len;
+	_cleanup_free_ char *text = read_below(l->root, path, CONTAINER_FILE_MAX, &len);
+
+	return text && container_storage(text, len, l->c->container, l->ret);
+}
+
+/* Where the user's home is, by /etc/passwd alone: asking a name service may take its time. */
+static bool user_list(const struct look *l, char *path, size_t size)
+{
+	size_t len;
+	_cleanup_free_ char *text = read_below(l->root, "/etc/passwd", PASSWD_MAX, &len);
+	char *rest = text, *line;
+
+	while (rest && (line = strsep(&rest, "\n"))) {
+		const char *field[6] = { NULL };
+		u32 i;
+
+		/* name:password:uid:gid:comment:home */
+		for (i = 0; i < ARRAY_SIZE(field); i++)
+			field[i] = strsep(&line, ":");
+		if (field[5] && strtoul(field[2], NULL, 10) == l->c->owner)
+			return snprintf(path, size, "%s" USER_LIST, field[5]) < (int)size;
+	}
+	return false;
+}
+
 static bool engine(const struct look *l)
 {
 	const char *id = l->c->container;
@@ -236,11 +269,12 @@ static bool engine(const struct look *l)
 			found = i ? container_bundle(text, len, l->ret)
 				  : container_docker(text, len, l->ret);
 	}
-	for (i = 0; i < ARRAY_SIZE(storage_lists) && !found; i++) {
-		_cleanup_free_ char *text =
-			read_below(l->root, storage_lists[i], CONTAINER_FILE_MAX, &len);
-
-		found = text && container_storage(text, len, id, l->ret);
+	for (i = 0; i < ARRAY_SIZE(storage_lists) && !found; i++)
+		found = in_storage(l, storage_lists[i]);
+	if (!found && l->c->owner) {
+		snprintf(path, sizeof(path), USER_RUN_LIST, l->c->owner);
+		found = in_storage(l, path) ||
+			(user_list(l, path, sizeof(path)) && in_storage(l, path));
 	}
 	return found;
 }

@@ -12,7 +12,7 @@
 #include "util.h"
 #include "cgroup.h"
 
-#define CONTAINER_FILE_MAX    (4u << 20) /* larger files are not read */
+#define CONTAINER_FILE_MAX    (1u << 20) /* larger ones are not read: parsed they take 25 times that */
 #define CONTAINER_ENTRIES_MAX 65536      /* of one directory */
 #define CONTAINER_NAME_MAX    255
 

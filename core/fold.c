@@ -308,7 +308,7 @@ static void set_container(struct window *w, u32 profile, u32 labels)
 	c = c ? c : "";
 	if (p->nsamples == 1)
 		p->container = c;
-	else if (p->container != c)
+	else if (strcmp(p->container, c))
 		p->container = "";
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Shelf: books. See identity.h. One reading of a process is one job of the reader's thread. */
+/*
+ * Shelf: books. See identity.h. What the kernel itself tells of a process is read here; its memory
+ * (environment, published context), which may hang, and files of the host in the reader's thread.
+ */
 #include "identity.h"
 
 #include "cgroup.h"
@@ -37,7 +40,10 @@ struct entry {
 	u32 looks;
 	u64 context; /* where it publishes; 0: nowhere that we know */
 	bool told;   /* that it is left out */
-	struct otel_words environ, words;
+	bool read;   /* its environment is known */
+	bool hung;   /* reading its memory did: that is not done again */
+	/* What they say, NULL: nothing; owned. */
+	struct otel_words *environ, *words;
 	char *text; /* of id; owned */
 };
 
@@ -74,18 +80,21 @@ const char *identity_label_name(enum identity_label label)
 	return names[label];
 }
 
-/* --- reading, in the reader's thread ---------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
-/* One look at a process. Its own memory all through, since the thread may be left behind. */
+/* What the kernel tells. */
+struct sight {
+	struct cgroup cgroup;
+	char user[16];
+};
+
+/* What stands in its memory. A job of its own all through, since the thread may be left behind. */
 struct job {
 	char proc[256];
 	u32 pid;
-	u64 start_ticks; /* 0: not known */
-	bool with_environ, with_user, with_maps;
+	bool with_environ, with_maps;
 	u64 context; /* in: where it was; out: where it is */
-	struct cgroup cgroup;
 	struct otel_words environ, words;
-	char user[16];
 };
 
 struct names_job {
@@ -121,59 +130,61 @@ static int read_head(const char *path, size_t max, char **ret, size_t *ret_len)
 	return 0;
 }
 
-static void job_path(const struct job *j, const char *name, char path[300])
+#define PROC_PATH 300
+
+static void proc_path(const char *proc, u32 pid, const char *name, char path[PROC_PATH])
 {
-	snprintf(path, 300, "%s/%u/%s", j->proc, j->pid, name);
+	snprintf(path, PROC_PATH, "%.250s/%u/%s", proc, pid, name);
 }
 
-static int read_cgroup(struct job *j)
+static int read_cgroup(const struct identities *ids, u32 pid, struct cgroup *ret)
 {
 	_cleanup_free_ char *text = NULL;
-	char path[300];
+	char path[PROC_PATH];
 	int err;
 
-	job_path(j, "cgroup", path);
+	proc_path(ids->proc, pid, "cgroup", path);
 	err = read_file(path, CGROUP_TEXT_MAX, &text, NULL);
 	if (!err)
-		cgroup_parse(text, &j->cgroup);
+		cgroup_parse(text, ret);
 	return err;
 }
 
 static void read_environ(struct job *j)
 {
 	_cleanup_free_ char *text = NULL;
-	char path[300];
+	char path[PROC_PATH];
 	size_t len = 0;
 
-	job_path(j, "environ", path);
+	proc_path(j->proc, j->pid, "environ", path);
 	if (!read_head(path, ENVIRON_MAX, &text, &len))
 		otel_environ(text, len, &j->environ);
 }
 
 /* The directory's owner is root's for who may not be traced: the status has the user. */
-static void read_user(struct job *j)
+static void read_user(const struct identities *ids, u32 pid, char *dst, size_t size)
 {
 	_cleanup_free_ char *text = NULL;
 	unsigned int uid;
 	const char *line;
-	char path[300];
+	char path[PROC_PATH];
 
-	job_path(j, "status", path);
+	proc_path(ids->proc, pid, "status", path);
 	if (read_file(path, STATUS_MAX, &text, NULL))
 		return;
 	line = strstr(text, "\nUid:");
 	if (line && sscanf(line, "\nUid: %*u %u", &uid) == 1)
-		snprintf(j->user, sizeof(j->user), "%u", uid);
+		snprintf(dst, size, "%u", uid);
 }
 
 static void find_context(struct job *j)
 {
 	_cleanup_free_ char *text = NULL;
 	const char *line, *end;
-	char path[300];
+	char path[PROC_PATH];
 	size_t len;
 
-	job_path(j, "maps", path);
+	proc_path(j->proc, j->pid, "maps", path);
 	if (read_file(path, MAPS_MAX, &text, &len))
 		return;
 	for (line = text; line < text + len; line = end + 1) {
@@ -196,18 +207,18 @@ static bool read_at(u32 pid, u64 addr, void *dst, size_t len)
 static bool read_context_once(struct job *j)
 {
 	_cleanup_free_ u8 *payload = NULL;
-	struct otel_header before, after;
-	u8 raw[OTEL_HEADER];
+	u8 before[OTEL_HEADER], after[OTEL_HEADER];
+	struct otel_header h;
 
-	if (!read_at(j->pid, j->context, raw, sizeof(raw)) || otel_header(raw, &before) ||
-	    !before.published_ns)
+	if (!read_at(j->pid, j->context, before, sizeof(before)) || otel_header(before, &h) ||
+	    !h.published_ns)
 		return false;
-	payload = malloc(before.size + 1);
-	if (!payload || (before.size && !read_at(j->pid, before.payload, payload, before.size)) ||
-	    !read_at(j->pid, j->context, raw, sizeof(raw)) || otel_header(raw, &after) ||
-	    memcmp(&before, &after, sizeof(before)))
+	payload = malloc(h.size + 1);
+	if (!payload || (h.size && !read_at(j->pid, h.payload, payload, h.size)) ||
+	    !read_at(j->pid, j->context, after, sizeof(after)) ||
+	    memcmp(before, after, sizeof(before)))
 		return false;
-	return !otel_payload(payload, before.size, &j->words);
+	return !otel_payload(payload, h.size, &j->words);
 }
 
 static void read_context(struct job *j)
@@ -224,37 +235,32 @@ static void read_context(struct job *j)
 }
 
 /* Is it still the process that was meant? Then all that was read is its own. */
-static bool is_same(const struct job *j)
+static bool is_same(const struct identities *ids, const struct process *p)
 {
+	u64 want = p->start_ns ? p->start_ns / ids->tick_ns : p->start_ticks;
 	_cleanup_free_ char *text = NULL;
 	unsigned long long start;
 	const char *at;
-	char path[300];
+	char path[PROC_PATH];
 	u32 field;
 
-	job_path(j, "stat", path);
+	proc_path(ids->proc, p->pid, "stat", path);
 	if (read_file(path, STAT_MAX_BYTES, &text, NULL))
 		return false;
 	at = strrchr(text, ')');
 	for (field = 2; at && field < 22; field++)
 		at = strchr(at + 1, ' ');
-	return at && sscanf(at, " %llu", &start) == 1 &&
-	       (!j->start_ticks || j->start_ticks == start);
+	return at && sscanf(at, " %llu", &start) == 1 && (!want || want == start);
 }
 
 static int read_job(void *arg)
 {
 	struct job *j = arg;
-	int err = read_cgroup(j);
 
-	if (err)
-		return err;
 	if (j->with_environ)
 		read_environ(j);
-	if (j->with_user)
-		read_user(j);
 	read_context(j);
-	return is_same(j) ? 0 : -ESRCH;
+	return 0;
 }
 
 static int read_names(void *arg)
@@ -276,9 +282,13 @@ static u64 pause_ns(u32 looks)
 
 static void look_up(struct identities *ids, const struct cgroup *c, struct container_names *names)
 {
-	struct names_job *j = calloc(1, sizeof(*j));
+	struct names_job *j;
 	int err;
 
+	/* As for a process: some files are users' own. */
+	if (reader_abandoned(ids->reader) >= READER_ABANDON_MAX / 2)
+		return;
+	j = calloc(1, sizeof(*j));
 	if (!j)
 		return;
 	snprintf(j->root, sizeof(j->root), "%s", ids->root);
@@ -376,12 +386,38 @@ static bool set_identity(struct entry *e, const struct draft *d)
 	return true;
 }
 
-/* The name that is known first; own: how the process calls itself. */
+static const struct otel_words silence;
+
+static const struct otel_words *said(const struct otel_words *w)
+{
+	return w ? w : &silence;
+}
+
+/* Keeps what was said, which is nothing for most. */
+static void keep(struct otel_words **at, const struct otel_words *w)
+{
+	bool silent = !*w->service && !*w->version && !*w->instance && !*w->own_service &&
+		      !w->opted_out;
+
+	if (silent) {
+		free(*at);
+		*at = NULL;
+		return;
+	}
+	if (!*at)
+		*at = malloc(sizeof(**at));
+	if (*at)
+		**at = *w;
+}
+
+/* The name that is known first. */
 static const char *choose_service(const struct entry *e, const struct cgroup *c,
 				  const struct container_names *n)
 {
-	const char *const names[] = { e->environ.own_service, e->words.service, e->environ.service,
-				      n->pod_container,       n->name,          c->container };
+	const struct otel_words *env = said(e->environ);
+	const char *const names[] = { env->own_service, said(e->words)->service,
+				      env->service,     n->pod_container,
+				      n->name,          c->container };
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(names); i++)
@@ -400,19 +436,19 @@ static void tell_verdict(struct identities *ids, const struct process *p, struct
 }
 
 /* From what was read to who it is. */
-static void conclude(struct identities *ids, const struct process *p, const struct job *j,
+static void conclude(struct identities *ids, const struct process *p, const struct sight *seen,
 		     struct entry *e, u64 now)
 {
 	char exe[SERVICE_NAME_MAX + 1], name[SERVICE_NAME_MAX + 1];
-	const struct otel_words *env = &e->environ, *w = &e->words;
-	const struct cgroup *c = &j->cgroup;
+	const struct otel_words *env = said(e->environ), *w = said(e->words);
+	const struct cgroup *c = &seen->cgroup;
 	struct container_names n;
 	struct match_facts f = {
 		.text = {
 			[MATCH_exe] = exe,
 			[MATCH_path] = p->exe,
 			[MATCH_comm] = p->comm,
-			[MATCH_user] = known(j->user),
+			[MATCH_user] = known(seen->user),
 			[MATCH_cgroup] = known(c->path),
 			[MATCH_unit] = known(c->unit),
 			[MATCH_service] = known(w->service) ? w->service : known(env->service),
@@ -461,45 +497,62 @@ static void inherit(struct identities *ids, const struct process *p, struct entr
 	set_identity(e, &d);
 }
 
-static void look(struct identities *ids, struct process *p, struct entry *e, u64 now, u32 depth)
+/* What it says in its memory, if that is to be had. */
+static void listen(struct identities *ids, const struct process *p, struct entry *e)
 {
-	struct job *j = calloc(1, sizeof(*j));
-	int err;
+	struct job *j;
 
-	e->due_ns = now + pause_ns(e->looks);
+	/* Each that hangs keeps a thread, and others have a use for those, too. */
+	if (e->hung || reader_abandoned(ids->reader) >= READER_ABANDON_MAX / 2)
+		return;
+	j = calloc(1, sizeof(*j));
 	if (!j)
 		return;
 	snprintf(j->proc, sizeof(j->proc), "%s", ids->proc);
 	j->pid = p->pid;
-	j->start_ticks = p->start_ns ? p->start_ns / ids->tick_ns : p->start_ticks;
-	j->with_environ = !e->looks;
-	j->with_user = ids->with_user;
+	j->with_environ = !e->read;
 	/*
 	 * Programs that live for a moment publish nothing; who was there before us has done so. The
 	 * list may be long.
 	 */
 	j->with_maps = e->looks || !p->born_ns;
 	j->context = e->context;
-	err = p->exited || p->replaced
-		      ? -ESRCH
-		      : reader_call(ids->reader, read_job, j, free, READER_WAIT_NS);
-	if (err == -ETIMEDOUT) /* j is the thread's; the rest another time */
+	if (reader_call(ids->reader, read_job, j, free, READER_WAIT_NS) == -ETIMEDOUT) {
+		e->hung = true;
+		stat_inc(STAT_identity_hung);
 		return;
-	if (!err) {
+	}
+	/* All that was read is its own, or none of it. */
+	if (is_same(ids, p)) {
 		if (j->with_environ)
-			e->environ = j->environ;
-		/* What it once said holds until it says something else. */
+			keep(&e->environ, &j->environ);
+		e->read = true;
+		/* What it once published holds until it publishes something else. */
 		if (j->context)
-			e->words = j->words;
+			keep(&e->words, &j->words);
 		e->context = j->context;
-		e->looks++;
-		conclude(ids, p, j, e, now);
+	}
+	free(j);
+}
+
+static void look(struct identities *ids, struct process *p, struct entry *e, u64 now, u32 depth)
+{
+	struct sight seen = { 0 };
+	int err = p->exited || p->replaced ? -ESRCH : read_cgroup(ids, p->pid, &seen.cgroup);
+
+	e->due_ns = now + pause_ns(e->looks);
+	if (!err && ids->with_user)
+		read_user(ids, p->pid, seen.user, sizeof(seen.user));
+	if (!err && !is_same(ids, p))
+		err = -ESRCH;
+	if (!err) {
+		listen(ids, p, e);
+		conclude(ids, p, &seen, e, now);
 		tell_verdict(ids, p, e);
 	} else if (!e->looks) {
 		inherit(ids, p, e, depth);
-		e->looks++;
 	}
-	free(j);
+	e->looks++;
 }
 
 /* NULL: out of memory. */
@@ -566,6 +619,8 @@ static void on_drop(void *arg __unused, struct process *p)
 
 	if (!e)
 		return;
+	free(e->environ);
+	free(e->words);
 	free(e->text);
 	free(e);
 	p->identity = NULL;

@@ -48,6 +48,7 @@
 	X(mapping_refused, "mappings not tracked: too many in one process")                        \
 	X(maps_line_bad, "lines of /proc/PID/maps that could not be parsed")                       \
 	X(no_access, "processes whose /proc files could not be read: permission")                  \
+	X(identity_hung, "processes whose environment was not read: their memory did not answer")  \
 	X(module_unreadable, "mapped files that could not be opened")                              \
 	X(module_refused, "mapped files refused: not a sound ELF file, or too large")              \
 	X(module_changed, "mapped files that had changed or were replaced when read")              \

@@ -857,6 +857,25 @@ static void empty_file_and_symlink_are_read(void **state)
 	assert_int_equal(read_config(link, err), 0);
 }
 
+/* A reload must not take over a configuration with which nothing can start. */
+static void rules_that_the_file_names_are_read_with_it(void **state)
+{
+	char err[ERR_SIZE], text[256], rules[128], path[128], want[256];
+
+	(void)state;
+	snprintf(rules, sizeof(rules), "%s", put_file("rules", "exe:a = b\n", 0600));
+	snprintf(text, sizeof(text), "[service]\nrules = %s\n", rules);
+	snprintf(path, sizeof(path), "%s", put_file("with_rules", text, 0600));
+	assert_int_equal(read_config(path, err), 0);
+	put_file("rules", "exe:a = b\nnonsense\n", 0600);
+	assert_int_equal(read_config(path, err), -EINVAL);
+	snprintf(want, sizeof(want), "%s:2: expected KIND:PATTERN = NAME", rules);
+	assert_string_equal(err, want);
+	unlink(rules);
+	assert_int_equal(read_config(path, err), -ENOENT);
+	assert_non_null(strstr(err, rules));
+}
+
 static void error_file_that_others_may_write_is_refused_as_root(void **state)
 {
 	static const mode_t modes[] = { 0666, 0602, 0660 };
@@ -1107,6 +1126,7 @@ int main(void)
 		T(error_file_is_too_large),
 		T(file_of_a_mebibyte_is_read),
 		T(empty_file_and_symlink_are_read),
+		T(rules_that_the_file_names_are_read_with_it),
 		T(error_file_that_others_may_write_is_refused_as_root),
 		T(error_file_of_another_user_is_refused_as_root),
 		T(error_quotes_no_terminal_control_of_the_path),

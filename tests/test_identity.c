@@ -176,6 +176,11 @@ static void row38_hostile_cgroup_is_only_text(void **state __unused)
 	/* Anybody with a control group of his own can claim to be a container: text, no more. */
 	cgroup_parse("0::/user.slice/docker-" ID ".scope\n", &c);
 	assert_string_equal(c.container, ID);
+	assert_int_equal(c.owner, 0);
+	cgroup_parse("0::/user.slice/user-1000.slice/user@1000.service/libpod-" ID ".scope\n", &c);
+	assert_int_equal(c.owner, 1000);
+	cgroup_parse("0::/user-99999999999999999999999.slice/user-x.slice/user-.slice\n", &c);
+	assert_int_equal(c.owner, 0);
 }
 
 /* --- files on the host ------------------------------------------------------------------------ */
@@ -282,6 +287,19 @@ static void names_from_container_engines(void **state __unused)
 	    "\",\"names\":[\"pod-man\",\"alias\"],\"layer\":\"x\"}]");
 	assert_true(container_look(root, &c, &n));
 	assert_string_equal(n.name, "pod-man");
+	/* A user's own, whose home the password file has. */
+	c = group(ID2, "");
+	c.owner = 1000;
+	put(dir, "/etc/passwd",
+	    "root:x:0:0::/root:/bin/sh\nbad\n\nann:x:1000:1000:Ann:/srv/ann:/bin/sh");
+	put(dir, "/srv/ann/.local/share/containers/storage/overlay-containers/containers.json",
+	    "[{\"id\":\"" ID2 "\",\"names\":[\"rootless\"]}]");
+	put(dir, "/var/lib/containers/storage/overlay-containers/containers.json", "[]");
+	assert_true(container_look(root, &c, &n));
+	assert_string_equal(n.name, "rootless");
+	c.owner = 1001;
+	assert_false(container_look(root, &c, &n));
+	c = group(ID, "");
 	put(dir, "/run/containers/storage/overlay-containers/" ID "/userdata/config.json",
 	    "{\"annotations\":{\"io.kubernetes.pod.name\":\"p1\",\"io.kubernetes.pod.namespace\":"
 	    "\"n1\",\"io.kubernetes.container.name\":\"c1\"}}");
@@ -779,6 +797,35 @@ static void the_processs_own_word(void **state __unused)
 	free_world(w);
 }
 
+/* Each by a thread whose stack has what the one before left there. */
+static void contexts_of_several_processes(void **state __unused)
+{
+	char *env[] = { NULL };
+	struct world *w = new_world(NULL, NULL);
+	pid_t pid[3];
+	int to[3];
+	u32 i, k;
+
+	for (i = 0; i < 3; i++) {
+		pid[i] = child(env, &to[i]);
+		assert_int_equal(write(to[i], "", 1), 1);
+	}
+	for (i = 0; i < 3; i++) {
+		const struct identity *id = NULL;
+
+		find(w, pid[i]);
+		for (k = 0; k < 100 && (!id || !id->service); k++) {
+			identities_round(w->ids, now_monotonic() + (u64)k * 1000 * NSEC_PER_SEC);
+			id = identities_of(w->ids, processes_pid(w->ps, (u32)pid[i]));
+			usleep(10000);
+		}
+		assert_string_equal(id->service, "pay");
+	}
+	for (i = 0; i < 3; i++)
+		end(pid[i], to[i]);
+	free_world(w);
+}
+
 static void rules_win_over_the_processs_word(void **state __unused)
 {
 	char *env[] = { "OTEL_SERVICE_NAME=otel", OTEL_OWN_SERVICE "=own", NULL };
@@ -873,6 +920,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bad_rules_are_told_by_line),
 		cmocka_unit_test(rules_that_others_may_write_are_refused),
 		cmocka_unit_test(the_processs_own_word),
+		cmocka_unit_test(contexts_of_several_processes),
 		cmocka_unit_test(rules_win_over_the_processs_word),
 		cmocka_unit_test(who_is_left_out_is_told_once),
 		cmocka_unit_test(the_dead_are_where_their_parents_are),

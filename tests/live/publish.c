@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A busy process that publishes an OpenTelemetry process context after DELAY milliseconds, as
- * opentelemetry-specification 4719 tells publishers to. usage: publish NAME DELAY. Ends after a
- * minute.
+ * A process, busy a fifth of its time, that publishes an OpenTelemetry process context after DELAY
+ * milliseconds, as opentelemetry-specification 4719 tells publishers to. usage: publish NAME DELAY.
+ * Ends after ten minutes.
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -82,14 +82,17 @@ static double now(void)
 int main(int argc, char **argv)
 {
 	double start = now(), delay = argc > 2 ? atof(argv[2]) / 1e3 : 0;
+	volatile unsigned long n = 0;
 	int done = 0;
-	volatile uint64_t n = 0;
 
 	if (argc < 3 || strlen(argv[1]) > 60)
 		return 2;
-	while (now() - start < 60) {
-		for (int i = 0; i < 1000000; i++)
-			n += (uint64_t)i;
+	while (now() - start < 600) {
+		double until = now() + 0.005;
+
+		while (now() < until)
+			n++;
+		usleep(20000);
 		if (!done && now() - start >= delay) {
 			publish(argv[1]);
 			done = 1;
