@@ -84,7 +84,8 @@ enum stack_end {
 	X(WAIT_WORK_NS)       \
 	X(WAIT_PAGES_FETCHED) \
 	X(WAIT_PAGES_REFUSED) \
-	X(WAIT_KEPT_NS)
+	X(WAIT_KEPT_NS)       \
+	X(MARKS_LOST)
 
 #define SWITCH_TIMED 251 /* a prime: no rhythm of the load is in step with it */
 
@@ -143,12 +144,26 @@ struct stack_event {
 	/* nkernel + nuser addresses, then nlist * list_width words: __u64 each. */
 };
 
+/*
+ * When one of the events that a key counts happened; only when asked for. In the ring buffer, after
+ * the key's stack, and told from one by its size. Off CPU: when the wait ended.
+ */
+struct sample_mark {
+	struct stack_key key;
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u64 epoch;
+	__u64 ns; /* as in struct stack_count */
+	__u32 n;
+	__u32 tid;
+};
+
 #define STACK_WORDS_MAX (MAX_KERNEL_FRAMES + MAX_USER_FRAMES + LIST_WORDS_MAX)
 #define STACK_EVENT_MAX (sizeof(struct stack_event) + STACK_WORDS_MAX * sizeof(__u64))
 
 _Static_assert(sizeof(struct stack_key) == 56, "stack_key is an ABI between two compilers");
 _Static_assert(sizeof(struct stack_count) == 24, "stack_count is an ABI between two compilers");
 _Static_assert(sizeof(struct stack_event) == 112, "stack_event is an ABI between two compilers");
+_Static_assert(sizeof(struct sample_mark) == 88, "sample_mark is an ABI, and shorter than a stack");
 
 /* The recipe of a process image; gen is never twice the same. Key of its map: tgid. */
 struct recipe_entry {

@@ -18,6 +18,7 @@ const volatile u64 hash_seed = 0;
 const volatile u64 addr_mask = ~0ull;
 const volatile u64 thread_size = 16384; /* where there is no bpf_task_pt_regs */
 const volatile u64 ring_wake = 1 << 19; /* bytes waiting that wake the reader */
+const volatile bool marks = false;      /* each event is sent with its time, besides */
 const volatile u64 news_pause = 0;      /* least time between wake-ups for new processes; 0: none */
 
 /* With task work only; all builds of an object have the same constants. */
@@ -201,10 +202,28 @@ static __always_inline void count_add(struct stack_count *c, u64 n, u64 ns)
 		__sync_fetch_and_add(&c->ns, ns);
 }
 
-/* Adds n events of ns nanoseconds to what the epoch has of the key. */
-static __always_inline void count(struct scratch *s, u64 now_epoch, u64 n, u64 ns)
+/* That the n events happened at this time. */
+static __always_inline void send_mark(struct scratch *s, u64 n, u64 ns, u64 at)
 {
-	u32 slot = now_epoch & 1;
+	struct sample_mark *m = bpf_ringbuf_reserve(&stacks, sizeof(*m), 0);
+
+	if (!m)
+		return stat_add(BPF_STAT_MARKS_LOST, n);
+	m->key = s->ev.key;
+	m->time_ns = at;
+	m->epoch = s->ev.epoch;
+	m->ns = ns;
+	m->n = n;
+	m->tid = s->ev.tid;
+	bpf_ringbuf_submit(m, bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) > ring_wake
+				      ? BPF_RB_FORCE_WAKEUP
+				      : BPF_RB_NO_WAKEUP);
+}
+
+/* Adds n events of ns nanoseconds, at that time, to what the epoch has of the key. */
+static __always_inline void count(struct scratch *s, u64 n, u64 ns, u64 at)
+{
+	u32 slot = s->ev.epoch & 1;
 	void *map = bpf_map_lookup_elem(&counts, &slot);
 	struct stack_count first = { .count = n, .ns = ns }, *c;
 	long err;
@@ -228,15 +247,25 @@ static __always_inline void count(struct scratch *s, u64 now_epoch, u64 n, u64 n
 	/* A stack that found no room in the ring buffer is sent with its next sample. */
 	if (!c->sent && !send(s))
 		c->sent = 1;
+	if (marks)
+		send_mark(s, n, ns, at);
 }
 
-/* A finished stack, complete but for what the walk left: n events of ns nanoseconds. */
-static __always_inline void emit(struct scratch *s, u32 slot, u64 n, u64 ns, u64 now)
+/*
+ * A finished stack, complete but for what the walk left, taken now: n events of ns nanoseconds that
+ * happened at an earlier time.
+ */
+static __always_inline void emit_of(struct scratch *s, u32 slot, u64 n, u64 ns, u64 now, u64 at)
 {
 	s->ev.nuser = s->walk.nuser;
 	s->ev.end = s->walk.end;
 	s->ev.time_ns = now;
 	s->ev.epoch = epoch;
 	s->ev.key.stack_hash = stack_hash(slot);
-	count(s, s->ev.epoch, n, ns);
+	count(s, n, ns, at);
+}
+
+static __always_inline void emit(struct scratch *s, u32 slot, u64 n, u64 ns, u64 now)
+{
+	emit_of(s, slot, n, ns, now, now);
 }

@@ -52,6 +52,7 @@ struct pending {
 	struct bpf_task_work work;
 	u64 task;      /* whose, task_key(); 0: free */
 	u64 count, ns; /* what it stands for; the same kernel stack again is added */
+	u64 time_ns;   /* of the first one */
 	u64 kernel_hash;
 	u64 object;
 	u32 holder;
@@ -267,12 +268,12 @@ static __always_inline void begin_stack(struct scratch *s, struct task_struct *t
 
 /* Counts a finished stack; within RCU, so that user space knows when an epoch is over. */
 static __always_inline void finish_stack(struct scratch *s, u32 slot, struct task_struct *task,
-					 u64 n, u64 ns, u64 now)
+					 const struct pending *p, u64 now)
 {
 	s->ev.tid = task->pid;
 	bpf_get_current_comm(s->ev.key.comm, sizeof(s->ev.key.comm));
 	bpf_rcu_read_lock();
-	emit(s, slot, n, ns, now);
+	emit_of(s, slot, p->count, p->ns, now, p->time_ns);
 	bpf_rcu_read_unlock();
 }
 
@@ -297,7 +298,7 @@ static __always_inline void take_pending(struct pending *p, u32 how)
 		s->walk.end = STACK_END_COMPLETE;
 	else
 		take_user_part(s, slot, task, how | WALK_UNCACHED);
-	finish_stack(s, slot, task, p->count, p->ns, start);
+	finish_stack(s, slot, task, p, start);
 	s->busy = 0;
 	stat_inc(WORK_RUNS);
 	if (task->nvcsw + task->nivcsw != switches)
@@ -366,6 +367,7 @@ static __always_inline int leave_pending(struct scratch *s, struct task_struct *
 	p->kernel_hash = kernel_hash;
 	p->count = n;
 	p->ns = ns;
+	p->time_ns = bpf_ktime_get_ns();
 	p->object = s->ev.key.object;
 	p->holder = s->ev.key.holder;
 	p->exec_id = s->ev.key.exec_id;

@@ -69,11 +69,13 @@ struct agent {
 	u32 nnamings;
 	int epoll_fd;
 	u32 hz, want_hz;
-	bool no_cpu, only_pids;
+	bool no_cpu, only_pids, with_marks;
 	bool limited;              /* by kernel.perf_event_max_sample_rate */
 	bool low_limit;            /* so low that the kernel may take one sample a tick at most */
 	u64 busy_ns, busy_samples; /* when the epoch began: time of CPUs that were not idle */
 	bool restart; /* events are to be opened at another rate; tried again until they are */
+	struct sample_mark *marks; /* whose stacks are being read */
+	u32 nmarks, marks_cap;
 	u8 *bytes;
 	u32 nbytes, bytes_cap;
 	struct waiting *waiting;
@@ -236,6 +238,7 @@ static void make_offcpu(struct agent *a, const struct agent_options *o)
 		.lock = o->lock,
 		.lock_only = !o->offcpu,
 		.kernel_frames = o->kernel_frames,
+		.marks = o->marks,
 		.only_pids = o->only_pids,
 		.max_frames = o->max_frames,
 		.news_pause_ns = NEWS_PAUSE_NS,
@@ -261,11 +264,23 @@ static void start_offcpu(struct agent *a)
 	a->offcpu = NULL;
 }
 
+/* Until the stacks that were read with it are joined. */
+static void on_mark(void *arg, const struct sample_mark *mark)
+{
+	struct agent *a = arg;
+
+	if (VEC_RESERVE(a->marks, a->marks_cap, a->nmarks + 1, PENDING_MAX / sizeof(*mark)))
+		stat_add(STAT_marks_lost, mark->n);
+	else
+		a->marks[a->nmarks++] = *mark;
+}
+
 int agent_new(const struct agent_options *o, struct agent **ret)
 {
 	struct sampler_options so = {
 		.kernel_frames = o->kernel_frames,
 		.max_frames = o->max_frames,
+		.marks = o->marks,
 		.only_pids = o->only_pids,
 		.news_pause_ns = o->table_bytes ? NEWS_PAUSE_NS : 0,
 	};
@@ -280,6 +295,7 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	a->hz = limit_rate(a, o->hz);
 	a->no_cpu = o->no_cpu;
 	a->only_pids = o->only_pids;
+	a->with_marks = o->marks;
 	a->limited = a->hz < o->hz;
 	if (a->limited)
 		log_warn(
@@ -301,6 +317,8 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	err = sampler_new(&so, &a->sampler);
 	if (err)
 		goto fail;
+	if (o->marks)
+		sampler_take_marks(a->sampler, on_mark);
 	/* First the side band, then /proc: what happens in between is in both, never in neither. */
 	err = sideband_new(SIDEBAND_BYTES, &a->sideband);
 	if (err)
@@ -369,6 +387,7 @@ void agent_free(struct agent *a)
 	kallsyms_free(a->kallsyms);
 	reader_free(a->reader);
 	closep(&a->epoll_fd);
+	free(a->marks);
 	free(a->bytes);
 	free(a->waiting);
 	free(a);
@@ -451,6 +470,12 @@ static int by_time(const void *x, const void *y)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
+/* Realtime is derived from the monotonic clock, as the window's own times are. */
+static void place_mark(struct agent *a, const struct sample_mark *mark)
+{
+	line_mark(a->line, mark, a->window_real_ns + (mark->time_ns - a->window_mono_ns));
+}
+
 static void apply_tasks(struct agent *a, u64 before_ns)
 {
 	const struct task_event *ev;
@@ -466,6 +491,7 @@ static void cycle(struct agent *a)
 
 	a->nbytes = 0;
 	a->nwaiting = 0;
+	a->nmarks = 0;
 	sampler_read_stacks(a->sampler, on_stack, a);
 	/* Taken after the stacks: so all process events older than any of them are read below. */
 	sideband_read(a->sideband, now_monotonic());
@@ -482,6 +508,8 @@ static void cycle(struct agent *a)
 	for (i = 0; i < later; i++)
 		line_stack(a->line, (void *)(a->bytes + a->waiting[i].offset), a->waiting[i].len,
 			   true);
+	for (i = 0; i < a->nmarks; i++)
+		place_mark(a, &a->marks[i]);
 	if (a->offcpu)
 		offcpu_round(a->offcpu);
 	if (a->tables)
@@ -566,6 +594,7 @@ static void update_stats(struct agent *a)
 		{ BPF_STAT_WAIT_LOST_MOVED, STAT_wait_lost_moved },
 		{ BPF_STAT_WAIT_NO_PLACE, STAT_waits_no_place },
 		{ BPF_STAT_WAIT_NO_USER, STAT_waits_no_user },
+		{ BPF_STAT_MARKS_LOST, STAT_marks_lost },
 		{ BPF_STAT_WAIT_PAGES_FETCHED, STAT_pages_fetched },
 		{ BPF_STAT_WAIT_PAGES_REFUSED, STAT_pages_refused },
 	};
@@ -583,6 +612,7 @@ static void update_stats(struct agent *a)
 struct count_target {
 	struct agent *agent;
 	u64 epoch;
+	u64 now_ns;
 };
 
 static void on_count(void *arg, const struct stack_key *key, const struct stack_count *count)
@@ -600,12 +630,21 @@ static void on_open_wait(void *arg, const struct stack_event *ev, size_t len,
 	stat_add(STAT_waits_due, count->count);
 	line_stack(t->agent->line, ev, len, true);
 	line_count(t->agent->line, t->epoch, &ev->key, count);
+	if (t->agent->with_marks)
+		place_mark(t->agent, &(struct sample_mark){
+					     .key = ev->key,
+					     .time_ns = t->now_ns,
+					     .epoch = t->epoch,
+					     .ns = count->ns,
+					     .n = (u32)count->count,
+					     .tid = ev->tid,
+				     });
 }
 
 /* Waits that go on are charged to the epoch up to now; what they wait for next is the next's. */
 static void charge_open_waits(struct agent *a, u64 now)
 {
-	struct count_target t = { a, sampler_epoch(a->sampler) };
+	struct count_target t = { a, sampler_epoch(a->sampler), now };
 	int err;
 
 	if (!a->offcpu || a->offcpu_paused)
@@ -632,7 +671,7 @@ static void count_pending(struct agent *a)
  */
 static int turn_epoch(struct agent *a, u64 now, bool new_window, struct window **ret)
 {
-	struct count_target t = { a, sampler_epoch(a->sampler) };
+	struct count_target t = { a, sampler_epoch(a->sampler), now };
 	u64 end = a->window_real_ns + (now - a->window_mono_ns), period;
 	int err;
 

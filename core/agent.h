@@ -30,6 +30,7 @@ struct agent_options {
 	bool only_pids; /* agent_add_pid() says which */
 	bool with_cmdline;
 	bool no_cpu;           /* nothing is sampled on CPU, only what follows is recorded */
+	bool marks;            /* windows hold each event with its time */
 	bool offcpu, lock;     /* sample types to record besides */
 	bool offcpu_tables;    /* user stacks of waits by tables; else by frame pointers */
 	u64 offcpu_min_ns;     /* shorter waits are dropped; 0: none is */

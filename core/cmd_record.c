@@ -13,7 +13,9 @@
 #include "preflight.h"
 #include "report.h"
 #include "stack.h"
+#include "stat.h"
 #include "store.h"
+#include "timeline.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,15 +44,37 @@ struct record_options {
 	double min_ms; /* shorter waits are dropped */
 	bool offcpu_tables;
 	const char *out; /* "-": stdout; NULL: a name that says what it holds */
-	bool folded, force, frame_pointers, no_runtimes;
+	enum { PPROF, FOLDED, PERFETTO, FIREFOX } format;
+	bool force, frame_pointers, no_runtimes;
 	char **cmd;
 };
 
 static const char usage[] =
 	"usage: ebpfprofiler record [-p PID]... [-d SECONDS] [-F HZ] [-e cpu,offcpu,lock]\n"
 	"                           [--offcpu-min-ms MS] [--offcpu-dwarf] [--frame-pointers]\n"
-	"                           [--no-runtimes] [-o FILE|-] [--format pprof|folded] [--force]\n"
-	"                           [-- CMD...]\n";
+	"                           [--no-runtimes] [-o FILE|-] [--force]\n"
+	"                           [--format pprof|folded|perfetto|firefox] [-- CMD...]\n";
+
+static const struct {
+	const char *name, *suffix;
+} formats[] = {
+	[PPROF] = { "pprof", "pb.gz" },
+	[FOLDED] = { "folded", "folded" },
+	[PERFETTO] = { "perfetto", "perfetto-trace.gz" },
+	[FIREFOX] = { "firefox", "firefox.json.gz" },
+};
+
+static bool is_timeline(const struct record_options *o)
+{
+	return o->format == PERFETTO || o->format == FIREFOX;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && !strcmp(s + n - m, end);
+}
 
 static bool records(const struct record_options *o, const struct sample_type *type)
 {
@@ -70,7 +94,6 @@ static int add_type(struct record_options *o, const struct sample_type *type)
 	return 0;
 }
 
-/* "cpu,offcpu": each type once. */
 /* "cpu", or what an interpreter's own samples are called; NULL: there is no such type. */
 static const struct sample_type *find_type(const char *name)
 {
@@ -108,6 +131,7 @@ static int refuse_types(const char *list)
 		       own);
 }
 
+/* "cpu,offcpu": each type once. */
 static int parse_types(struct record_options *o, char *list)
 {
 	_cleanup_free_ char *whole = strdup(list);
@@ -127,14 +151,36 @@ static int parse_types(struct record_options *o, char *list)
 
 static int check_options(const struct record_options *o)
 {
+	u32 i;
+
 	if (o->cmd && o->npids)
 		return log_err(-EINVAL, "-p and a command exclude each other");
 	if (o->frame_pointers && o->offcpu_tables)
 		return log_err(-EINVAL, "--frame-pointers and --offcpu-dwarf exclude each other");
-	if (o->folded && o->ntypes > 1)
+	if (is_timeline(o))
+		for (i = 0; i < o->ntypes; i++)
+			if (o->types[i] != &sample_cpu && o->types[i] != &sample_offcpu)
+				return log_err(
+					-EINVAL,
+					"-e %s: a time line (--format %s) shows cpu and offcpu, with "
+					"the runtimes' frames in them",
+					o->types[i]->name, formats[o->format].name);
+	if (o->format == FOLDED && o->ntypes > 1)
 		return log_err(-EINVAL, "--format folded has room for one number per stack: give "
 					"one type with -e");
 	return 0;
+}
+
+static int parse_format(struct record_options *o, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(formats); i++)
+		if (!strcmp(formats[i].name, name)) {
+			o->format = i;
+			return 0;
+		}
+	return log_err(-EINVAL, "--format %s: expected pprof, folded, perfetto or firefox", name);
 }
 
 static int parse(int argc, char **argv, struct record_options *o)
@@ -199,10 +245,8 @@ static int parse(int argc, char **argv, struct record_options *o)
 			o->out = optarg;
 			break;
 		case 'f':
-			if (strcmp(optarg, "pprof") && strcmp(optarg, "folded"))
-				return log_err(-EINVAL, "--format %s: expected pprof or folded",
-					       optarg);
-			o->folded = *optarg == 'f';
+			if (parse_format(o, optarg))
+				return -EINVAL;
 			break;
 		case 'P':
 			o->frame_pointers = true;
@@ -268,7 +312,7 @@ static void default_name(const struct record_options *o, char *dst, size_t size)
 		strcat(types, i ? "+" : "");
 		strcat(types, o->types[i]->name);
 	}
-	snprintf(dst, size, "%s-%s-%s.%s", what, types, when, o->folded ? "folded" : "pb.gz");
+	snprintf(dst, size, "%s-%s-%s.%s", what, types, when, formats[o->format].suffix);
 }
 
 /* The command, stopped before its exec until *go is closed. Returns its pid or -errno. */
@@ -365,7 +409,18 @@ static int write_profile(const struct record_options *o, const char *path, struc
 	agent_names_resolve(a, w, NAMES_WAIT_NS);
 	for (i = 0; i < o->ntypes; i++)
 		ps[i] = find_profile(w, o->types[i], &empty[i]);
-	if (o->folded) {
+	if (is_timeline(o)) {
+		const struct timeline_options to = {
+			.format = o->format == FIREFOX ? TIMELINE_FIREFOX : TIMELINE_PERFETTO,
+			.hz = o->hz,
+			.host = host,
+			.gzip = ends_with(path, ".gz"),
+			.comments = r->lines,
+			.ncomments = r->nlines,
+		};
+
+		err = timeline_encode(w, &to, &data, &len);
+	} else if (o->format == FOLDED) {
 		FILE *f = open_memstream((char **)&data, &len);
 
 		if (!f)
@@ -462,6 +517,24 @@ static int check_waits(const struct record_options *o, struct agent *a)
 		       w.refused ? w.refused : "not known why");
 }
 
+static void say_written(const struct record_options *o, const char *path)
+{
+	u64 lost = stat_get(STAT_marks_lost);
+
+	if (is_timeline(o) && lost)
+		fprintf(stderr, "time line: %" PRIu64 " events are not in it, for want of room\n",
+			lost);
+	if (o->format == PPROF)
+		fprintf(stderr, "wrote %s; open it with: go tool pprof -http=: %s\n", path, path);
+	else if (is_timeline(o))
+		fprintf(stderr, "wrote %s; open it at %s (it is read in the browser, not sent)\n",
+			path,
+			o->format == FIREFOX ? "https://profiler.firefox.com"
+					     : "https://ui.perfetto.dev");
+	else
+		fprintf(stderr, "wrote %s\n", path);
+}
+
 static int record(const struct record_options *o, const char *path, int signals, pid_t child,
 		  int go, int failed)
 {
@@ -477,6 +550,7 @@ static int record(const struct record_options *o, const char *path, int signals,
 		.table_bytes = o->frame_pointers ? 0 : TABLE_BYTES,
 		.only_pids = o->npids || child > 0,
 		.service = o->cmd ? base_name(o->cmd[0]) : "host",
+		.marks = is_timeline(o),
 	};
 	const struct agent_runtimes every_runtime = { .no_wall = !records_runtime(o) };
 	int err, status = 0, exec_errno = 0;
@@ -523,9 +597,7 @@ static int record(const struct record_options *o, const char *path, int signals,
 		for (i = 2; i < r.nlines; i++)
 			fprintf(stderr, "%s\n", r.lines[i]);
 		if (strcmp(path, "-"))
-			fprintf(stderr, "wrote %s%s%s\n", path,
-				o->folded ? "" : "; open it with: go tool pprof -http=: ",
-				o->folded ? "" : path);
+			say_written(o, path);
 	}
 	window_free(w);
 	cost_meter_fini(&meter);
@@ -552,10 +624,12 @@ int cmd_record(int argc, char **argv)
 			log_err(0, "-p %u: there is no such process", o.pids[i]);
 			return EXIT_FAILED;
 		}
-	if (o.out && !strcmp(o.out, "-") && !o.folded && isatty(STDOUT_FILENO)) {
+	if (o.out && !strcmp(o.out, "-") && o.format != FOLDED && o.format != FIREFOX &&
+	    isatty(STDOUT_FILENO)) {
 		log_err(0,
-			"-o -: a pprof file is binary and stdout is a terminal; redirect it or use "
-			"--format folded");
+			"-o -: a %s file is binary and stdout is a terminal; redirect it or use "
+			"--format folded",
+			formats[o.format].name);
 		return EXIT_USAGE;
 	}
 	default_name(&o, name, sizeof(name));

@@ -66,6 +66,7 @@ void window_free(struct window *w)
 	free(w->frames);
 	free(w->stacks);
 	free(w->labels);
+	free(w->events);
 	free(w->profiles);
 	index_free(w->index);
 	free(w);
@@ -354,6 +355,18 @@ static void add_saturated(u64 *sum, u64 n)
 {
 	if (__builtin_add_overflow(*sum, n, sum))
 		*sum = UINT64_MAX;
+}
+
+int fold_event(struct window *w, struct fold_ref ref, const struct window_event *ev)
+{
+	int err = VEC_RESERVE(w->events, w->events_cap, w->nevents + 1, WINDOW_MAX_EVENTS);
+
+	if (err)
+		return err;
+	w->events[w->nevents] = *ev;
+	w->events[w->nevents].profile = ref.profile;
+	w->events[w->nevents++].sample = ref.sample;
+	return 0;
 }
 
 void fold_count(struct window *w, struct fold_ref ref, u64 count, u64 value_ns)

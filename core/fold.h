@@ -12,8 +12,9 @@
 #define WINDOW_MAX_LOCATIONS (1u << 22)
 #define WINDOW_MAX_STACKS    (1u << 20)
 #define WINDOW_MAX_PROFILES  (1u << 16)
-#define WINDOW_MAX_SAMPLES   (1u << 20)  /* of all profiles together */
-#define WINDOW_MAX_FRAMES    (1u << 24)  /* of all stacks, and of all samples' stacks */
+#define WINDOW_MAX_SAMPLES   (1u << 20) /* of all profiles together */
+#define WINDOW_MAX_FRAMES    (1u << 24) /* of all stacks, and of all samples' stacks */
+#define WINDOW_MAX_EVENTS    (1u << 21)
 #define WINDOW_MAX_TEXT      (64u << 20) /* bytes of all strings */
 
 /* A distinct frame. Names of native frames are filled in by names_resolve() (names.h). */
@@ -55,6 +56,15 @@ struct profile {
 	u32 nsamples, cap;
 };
 
+/* When samples of a place were taken; a wait: when it ended. */
+struct window_event {
+	u64 time_ns; /* CLOCK_REALTIME, as the window's own */
+	u64 ns;      /* all of them together: CPU time, or time waited */
+	u32 n;       /* how many */
+	u32 tid;
+	u32 profile, sample; /* which place */
+};
+
 struct window {
 	u64 start_ns, end_ns; /* CLOCK_REALTIME; end set by the caller when it closes the window */
 	struct location *locations;
@@ -67,6 +77,8 @@ struct window {
 	u32 nlabels;
 	struct profile *profiles;
 	u32 nprofiles;
+	struct window_event *events; /* only when asked for; in no order */
+	u32 nevents, events_cap;
 	u64 ends[STACK_END_MAX];      /* on-CPU samples by how their stack ended */
 	u64 lists[SAMPLE_LIST_MAX];   /* and by what became of the interpreter's stack */
 	u64 wait_ends[STACK_END_MAX]; /* the same for types that count waits */
@@ -88,5 +100,7 @@ struct fold_ref {
 int fold_add(struct window *w, const struct sample *s, struct fold_ref *ret);
 /* Adds to a place; wraps never (saturates). */
 void fold_count(struct window *w, struct fold_ref ref, u64 count, u64 value_ns);
+/* Another event at a place; profile and sample of ev are not looked at. 0, -ENOMEM or -E2BIG. */
+int fold_event(struct window *w, struct fold_ref ref, const struct window_event *ev);
 /* Interned copy, as long as the window; NULL when out of memory or over WINDOW_MAX_TEXT. */
 const char *window_string(struct window *w, const char *s);

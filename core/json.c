@@ -105,6 +105,18 @@ void json_real(struct json *j, double n)
 	fprintf(j->out, "%.6g", isfinite(n) ? n : 0);
 }
 
+void json_millis(struct json *j, u64 ns)
+{
+	before(j);
+	fprintf(j->out, "%" PRIu64 ".%06u", ns / 1000000, (u32)(ns % 1000000));
+}
+
+void json_null(struct json *j)
+{
+	before(j);
+	fputs("null", j->out);
+}
+
 void json_bool(struct json *j, bool b)
 {
 	before(j);

@@ -35,4 +35,6 @@ void json_key(struct json *j, const char *key);
 void json_text(struct json *j, const char *s);
 void json_number(struct json *j, u64 n); /* at most 2^53: JSON's readers have doubles */
 void json_real(struct json *j, double n);
+void json_millis(struct json *j, u64 ns); /* milliseconds, to the nanosecond */
 void json_bool(struct json *j, bool b);
+void json_null(struct json *j);

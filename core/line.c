@@ -223,6 +223,21 @@ void line_count(struct line *l, u64 epoch, const struct stack_key *key, const st
 	stat_add(off ? STAT_waits_kept : STAT_samples_kept, c->count);
 }
 
+void line_mark(struct line *l, const struct sample_mark *mark, u64 realtime_ns)
+{
+	struct epoch *e = find_epoch(l, mark->epoch);
+	struct epoch_key *k = e ? find_key(e, &mark->key, key_hash(&mark->key)) : NULL;
+	const struct window_event ev = {
+		.time_ns = realtime_ns,
+		.ns = mark->key.kind == STACK_OFF_CPU ? mark->ns : mark->n * l->period_ns,
+		.n = mark->n,
+		.tid = mark->tid,
+	};
+
+	if (!k || k->lost || fold_event(e->window, k->ref, &ev))
+		stat_add(STAT_marks_lost, mark->n);
+}
+
 enum verdict line_waited(struct line *l, u64 epoch, struct process *p, u32 gen,
 			 const struct list *list, const char comm[COMM_LEN], bool ready, u64 ns)
 {

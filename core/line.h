@@ -48,6 +48,11 @@ int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool la
 void line_count(struct line *l, u64 epoch, const struct stack_key *key,
 		const struct stack_count *count);
 /*
+ * One or more events of a stack that was given before, at a time by CLOCK_REALTIME. Those of a lost
+ * stack are counted as lost.
+ */
+void line_mark(struct line *l, const struct sample_mark *mark, u64 realtime_ns);
+/*
  * A thread of a runtime waited for ns where this list says, for a CPU only when ready; comm need
  * not be terminated.
  * UNWIND_OK, or why nothing was added. ns 0: nothing is, but names are read.

@@ -177,6 +177,7 @@ static int set_constants(struct offcpu *o)
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		seed = now_monotonic();
 	ro->kernel_frames = o->o.kernel_frames;
+	ro->marks = o->o.marks;
 	ro->filter_on = o->o.only_pids;
 	ro->max_frames = MIN(o->o.max_frames, (u32)MAX_USER_FRAMES);
 	ro->hash_seed = seed;

@@ -36,6 +36,7 @@ struct sampler {
 	bool hardware, running;
 	u8 **slabs;
 	u32 nslabs, slabs_cap;
+	sampler_mark_fn *mark_fn;
 	sampler_stack_fn *fn; /* of the read under way */
 	void *arg;
 };
@@ -64,7 +65,14 @@ static int on_ring(void *ctx, void *data, size_t len)
 
 	if (len >= sizeof(struct stack_event))
 		s->fn(s->arg, data, len);
+	else if (len == sizeof(struct sample_mark) && s->mark_fn)
+		s->mark_fn(s->arg, data);
 	return 0;
+}
+
+void sampler_take_marks(struct sampler *s, sampler_mark_fn *fn)
+{
+	s->mark_fn = fn;
 }
 
 u64 sampler_thread_size(void)
@@ -95,6 +103,7 @@ static int load(struct sampler *s, const struct sampler_options *o)
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		seed = now_monotonic();
 	skel->rodata->kernel_frames = o->kernel_frames;
+	skel->rodata->marks = o->marks;
 	skel->rodata->filter_on = o->only_pids;
 	skel->rodata->max_frames = MIN(o->max_frames, (u32)MAX_USER_FRAMES);
 	skel->rodata->hash_seed = seed;

@@ -16,6 +16,7 @@ struct sampler_options {
 	u32 hz;
 	bool kernel_frames;
 	u32 max_frames;
+	bool marks;        /* each event's time is told, besides */
 	bool only_pids;    /* sample only sampler_add_pid()s and their children born from then on */
 	u64 news_pause_ns; /* sampler_fd() tells of new processes this often at most; 0: never */
 	u32 counts;        /* distinct stacks between two drains; 0: from the number of CPUs */
@@ -46,6 +47,9 @@ int sampler_fd(const struct sampler *s);
 /* Each stack that waits in the ring buffer; ev is only valid inside the call. Returns 0 or -errno. */
 typedef void sampler_stack_fn(void *arg, const struct stack_event *ev, size_t len);
 int sampler_read_stacks(struct sampler *s, sampler_stack_fn *fn, void *arg);
+/* Who gets the times of events, each after its stack, while stacks are read. NULL: nobody. */
+typedef void sampler_mark_fn(void *arg, const struct sample_mark *mark);
+void sampler_take_marks(struct sampler *s, sampler_mark_fn *fn);
 
 /* Number of the epoch that is being counted, starting with 0. */
 u64 sampler_epoch(const struct sampler *s);

@@ -30,6 +30,7 @@
 	X(wait_lost_fold_full, "waits lost: window full")                                        \
 	X(waits_no_place, "waits not seen, short and long: too many threads")                    \
 	X(waits_no_user, "waits without their user stack: too many at once")                     \
+	X(marks_lost, "events without their time: ring buffer or time line full")                \
 	X(lock_lost, "waits for locks missing in the profile of locks: window full")             \
 	X(open_waits_later, "open waits left to a later window: too many at once")               \
 	X(open_waits_moved,                                                                      \

@@ -13,7 +13,7 @@ fi
 # Shelves, never upward. A file that is in none is an error: say where it belongs.
 base="util gzip rootfile log stat htab cpus arena strtab reader demangle json"
 books="features task_event perfmap module elfsym plt pclntab debugfile dwarfnames kallsyms process cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
-line="pprof_in view view_pprof view_print catalog sampler sideband stack fold names pprof store spool upload line merge walker threads counts pending offcpu hostwalk openwaits"
+line="pprof_in view view_pprof view_print catalog sampler sideband stack fold names pprof store spool upload line merge walker threads counts pending offcpu hostwalk openwaits timeline timeline_perfetto timeline_firefox"
 edge="main cmd cmd_doctor cost cmd_run cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture cmd_symbolize symbolize cmd_tree cmd_top web web_api web_assets local"
 level() {
     case " $base " in *" $1 "*) echo 1; return ;; esac
@@ -31,6 +31,7 @@ for f in core/*.[ch]; do
         bpf/abi.h | version.h) continue ;;
         profile.pb-c.h) case $name in pprof | pprof_in | symbolize | view_pprof) ;;
             *) say "$f: only pprof.c, pprof_in.c, symbolize.c and view_pprof.c know the schema" ;; esac; continue ;;
+        perfetto.pb-c.h) [ "$name" = timeline_perfetto ] || say "$f: only timeline_perfetto.c knows this schema"; continue ;;
         sample*.skel.h) [ "$name" = sampler ] || say "$f: only sampler.c includes the skeleton"; continue ;;
         offcpu*.skel.h) [ "$name" = offcpu ] || say "$f: only offcpu.c includes its skeleton"; continue ;;
         bpf/unwind.h) [ "$name" = hostwalk ] || say "$f: only hostwalk.c walks stacks"; continue ;;
