@@ -8,7 +8,7 @@ libs="libbpf-dev libelf-dev zlib1g-dev libinih-dev libcurl4-gnutls-dev nettle-de
 build="gcc clang llvm bpftool protobuf-c-compiler linux-libc-dev libc6-dev git $libs"
 check="libcmocka-dev python3 binutils libunwind-dev elfutils"
 live="golang-go golang-github-google-pprof-dev protobuf-compiler linux-perf clang-format
-      libclang-rt-14-dev libasan8 libubsan1 nodejs g++ chromium fonts-dejavu-core"
+      libclang-rt-14-dev libasan8 libubsan1 nodejs g++ libdebuginfod1 chromium fonts-dejavu-core"
 arm64="gcc-aarch64-linux-gnu"
 for p in $libs libcmocka-dev libunwind-dev libc6-dev; do arm64="$arm64 $p:arm64"; done
 kernels="qemu-system-x86 qemu-system-arm cpio binutils debian-archive-keyring"
