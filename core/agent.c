@@ -85,6 +85,7 @@ struct agent {
 	u32 nwaiting, waiting_cap;
 	u64 cycle_ns, cpu_check_ns, trim_ns;
 	u64 window_mono_ns, window_real_ns; /* start of the window */
+	u64 clocks_apart_ns;                /* when profiling began */
 	u64 bpf_seen[BPF_STAT_MAX];
 	double aside_s; /* own threads' time that is not profiling's */
 	u64 stacks[2];  /* taken from the ring buffer, by enum stack_kind */
@@ -476,6 +477,7 @@ int agent_start(struct agent *a)
 
 	a->window_mono_ns = now_monotonic();
 	a->window_real_ns = now_realtime();
+	a->clocks_apart_ns = a->window_real_ns - a->window_mono_ns;
 	epoch_period(a); /* from now on */
 	err = line_open_epoch(a->line, sampler_epoch(a->sampler), true, a->window_real_ns);
 	if (!err)
@@ -507,10 +509,10 @@ static int by_time(const void *x, const void *y)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
-/* Realtime is derived from the monotonic clock, as the window's own times are. */
+/* By one and the same distance of the clocks: a clock that is set must not part events. */
 static void place_mark(struct agent *a, const struct sample_mark *mark)
 {
-	line_mark(a->line, mark, a->window_real_ns + (mark->time_ns - a->window_mono_ns));
+	line_mark(a->line, mark, mark->time_ns + a->clocks_apart_ns);
 }
 
 static void apply_tasks(struct agent *a, u64 before_ns)

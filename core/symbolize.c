@@ -94,9 +94,23 @@ static int open_file(const struct symbolize_options *o, const char *path,
 	return take_fd(&fd);
 }
 
-/* elfutils' client, loaded only when somebody wants it: it asks servers which binaries run here. */
-static int ask_servers(const struct elfsym_info *id)
+static bool is_build(int fd, const struct elfsym_info *want)
 {
+	struct elfsym_source src = { .fd = fd, .size = size_of(fd) };
+	struct elfsym_info got;
+	bool same;
+
+	if (elfsym_info(&src, &got))
+		return false;
+	same = got.id_len == want->id_len && !memcmp(got.id, want->id, want->id_len);
+	elfsym_info_fini(&got);
+	return same;
+}
+
+/* elfutils' client, loaded only when somebody wants it: it asks servers which binaries run here. */
+static int ask_servers(const struct elfsym_info *id, const char *path)
+{
+	static struct log_limit missing;
 	void *lib = dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL);
 	void *(*begin)(void) = lib ? (void *(*)(void))dlsym(lib, "debuginfod_begin") : NULL;
 	int (*find)(void *client, const unsigned char *id, int len, char **path) =
@@ -107,12 +121,25 @@ static int ask_servers(const struct elfsym_info *id)
 	void *client;
 	int fd;
 
-	if (!begin || !find || !end)
+	if (!begin || !find || !end) {
+		if (log_limit(&missing, NULL))
+			log_warn("no server is asked: libdebuginfod.so.1 is not here; install "
+				 "libdebuginfod1");
 		return -ENOSYS;
+	}
 	client = begin();
 	fd = client ? find(client, id->id, (int)id->id_len, NULL) : -ENOMEM;
 	if (client)
 		end(client);
+	if (fd < 0 && fd != -ENOENT)
+		log_warn("debug information of '%s' was not had from a server: %s", path,
+			 strerror(-fd));
+	if (fd >= 0 && !is_build(fd, id)) {
+		log_warn("a server's debug information of '%s' is of another build: not used",
+			 path);
+		close(fd);
+		return -ENOENT;
+	}
 	return fd;
 }
 
@@ -129,7 +156,7 @@ static void find_debug(struct binary *b, const struct symbolize_options *o, cons
 		return;
 	b->debug_fd = debugfile_open(&q, &size, NULL);
 	if (b->debug_fd < 0 && o->debuginfod && b->info.id_len)
-		b->debug_fd = ask_servers(&b->info);
+		b->debug_fd = ask_servers(&b->info, path);
 	if (b->debug_fd >= 0)
 		dwarfnames_new(b->debug_fd, &b->dwarf);
 }

@@ -110,8 +110,8 @@ static int add_node(struct writer *w, const struct node *n, u32 *ret)
 		err = htab_insert(&w->by_node, hash, w->nnodes);
 	if (err)
 		return err;
-	*ret = w->nnodes;
-	w->nodes[w->nnodes++] = *n;
+	w->nodes[w->nnodes] = *n;
+	*ret = w->nnodes++; /* may lie in *n */
 	return 0;
 }
 

@@ -599,7 +599,12 @@ function showDownloads() {
 		q.set("format", format);
 		menu.append(el("a", { href: "/api/download?" + q, download: "" }, names[format]));
 	}
-	menu.append(el("div", { class: "dim" }, "on this host:"), el("code", {}, "ebpfprofiler tree -s '" + (state.s || "*").replace(/'/g, "'\\''") + "' -e " + state.t));
+	const quoted = (text) => "'" + text.replace(/'/g, "'\\''") + "'", pid = state.l.pid || "", exe = (services && services.services.find((s) => s.key === state.s) || {}).exe;
+	menu.append(el("div", { class: "dim" }, "on this host:"), el("code", {}, "ebpfprofiler tree -s " + quoted(state.s || "*") + " -e " + state.t));
+	// Windows have no times of single samples: those are recorded.
+	if (exe && exe[0] !== "[")
+		menu.append(el("div", { class: "dim" }, "time line of one process (or --format perfetto):"), el("code", {}, "sudo ebpfprofiler record -d 10 -e cpu,offcpu --format firefox -p " +
+			(/^\d+$/.test(pid) ? pid : "$(pidof -s " + quoted(exe) + ")")));
 }
 
 // --- putting it together -----------------------------------------------------------------------------

@@ -408,6 +408,37 @@ static void lost_waits_are_told_apart_from_lost_samples(void **state __unused)
 	player_fini(&p);
 }
 
+static void events_have_their_stack_and_time_or_are_a_named_loss(void **state __unused)
+{
+	u64 lost = stat_get(STAT_marks_lost);
+	struct sample_mark mark = { .epoch = 0, .time_ns = 5, .ns = 700, .n = 2, .tid = 12 };
+	struct wait_stack s;
+	struct window *w;
+	struct player p;
+
+	player_init(&p, stderr, NULL);
+	play_process(&p);
+	make_wait(&s, 0, 77);
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	mark.key = s.ev.key;
+	line_mark(p.line, &mark, 1000); /* its stack found no room in the ring buffer */
+	assert_int_equal(stat_get(STAT_marks_lost) - lost, 2);
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), 0);
+	line_mark(p.line, &mark, 1000);
+	mark.epoch = 3;
+	line_mark(p.line, &mark, 1000);
+	assert_int_equal(stat_get(STAT_marks_lost) - lost, 4);
+	w = line_close_epoch(p.line, 0, 2);
+	assert_int_equal(w->nevents, 1);
+	assert_int_equal(w->events[0].time_ns, 1000);
+	assert_int_equal(w->events[0].ns, 700);
+	assert_int_equal(w->events[0].n, 2);
+	assert_int_equal(w->events[0].tid, 12);
+	assert_ptr_equal(w->profiles[w->events[0].profile].type, &sample_offcpu);
+	window_free(w);
+	player_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -422,6 +453,7 @@ int main(void)
 		cmocka_unit_test(waits_go_by_their_time_into_a_profile_of_their_own),
 		cmocka_unit_test(waits_for_locks_are_in_the_profile_of_locks_too),
 		cmocka_unit_test(lost_waits_are_told_apart_from_lost_samples),
+		cmocka_unit_test(events_have_their_stack_and_time_or_are_a_named_loss),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

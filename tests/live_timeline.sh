@@ -1,0 +1,53 @@
+#!/bin/sh
+# `record --format perfetto|firefox`: an event for each sample and each wait, at its time, of its thread. What is true of them
+# programs say themselves; the Firefox Profiler's own code reads its profile, where npm can fetch it.
+: "${B:=build}"
+bin=$B/ebpfprofiler
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+check() { name=$1; shift; if "$@" >"$tmp/out" 2>&1; then echo "ok $name"; else echo "not ok $name"; fi; tail -5 "$tmp/out"; }
+judge() { python3 tests/live/timeline_judge.py "$@"; }
+gcc -O0 -fno-omit-frame-pointer -o "$tmp/ratio" tests/live/ratio.c
+gcc -O2 -fno-omit-frame-pointer -pthread -o "$tmp/naps" tests/live/naps.c
+for f in perfetto firefox; do
+    $bin record --format $f -o "$tmp/ratio.$f.gz" -- "$tmp/ratio" 4 2>"$tmp/err"
+    kept=$(sed -n 's/.* due, \([0-9]*\) kept.*/\1/p' "$tmp/err" | head -1)
+    check "$f-has-each-sample-at-its-time" judge $f "$tmp/ratio.$f.gz" ratio "$kept"
+    $bin record --format $f -e cpu,offcpu -o "$tmp/naps.$f.gz" -- "$tmp/naps" 4 20000 3 2>"$tmp/err" >"$tmp/said"
+    # shellcheck disable=SC2046
+    check "$f-has-each-wait-as-long-as-it-was" judge $f "$tmp/naps.$f.gz" naps $(tr -dc '0-9 ' <"$tmp/said")
+    check "$f-says-what-is-not-in-it" sh -c "! grep 'not in it' '$tmp/err'"
+done
+
+# --- runtimes' frames stand in both
+python3 tests/live/wall.py 0 0 1 & py=$!
+sleep 1
+for f in perfetto firefox; do
+    $bin record -d 2 --format $f -p $py -o "$tmp/py.$f" 2>/dev/null
+    check "$f-has-functions-of-an-interpreter" grep -a -q spinner "$tmp/py.$f"
+done
+kill $py
+check other-types-are-refused sh -c "$bin record -d 1 --format firefox -e lock 2>&1 | grep -q 'shows cpu and offcpu'"
+$bin record -d 1 --format firefox -p $$ -o - 2>/dev/null >"$tmp/stdout"
+check stdout-is-plain-json python3 -m json.tool "$tmp/stdout"
+
+# --- the viewer's own code
+: "${FXCLI:=${XDG_CACHE_HOME:-$HOME/.cache}/ebpfprofiler/firefox}"
+cli=$FXCLI/node_modules/.bin/profiler-cli
+if [ ! -e "$cli" ] && command -v npm >/dev/null; then
+    timeout 60 npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$FXCLI" @firefox-devtools/profiler-cli@0.10.0 >"$tmp/npm" 2>&1
+fi
+if [ -e "$cli" ] && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)'; then
+    export HOME="$tmp"
+    node "$cli" load "$tmp/naps.firefox.gz" >"$tmp/load" 2>&1
+    for i in 1 2 3 4 5 6 7 8 9 10; do node "$cli" profile info >"$tmp/info" 2>&1 && break; sleep 0.5; done
+    cat "$tmp/info"
+    check firefox-profiler-reads-processes-and-threads sh -c "grep -q '5 threads across 1 process' '$tmp/info' && grep -q 'naps \[pid' '$tmp/info'"
+    node "$cli" thread select t-1 >/dev/null 2>&1
+    node "$cli" thread markers >"$tmp/markers" 2>&1
+    cat "$tmp/markers"
+    check firefox-profiler-reads-waits-with-stacks grep -q 'm-[0-9]* ✓ (2[0-9]\.' "$tmp/markers"
+    node "$cli" stop --all >/dev/null 2>&1
+else
+    echo "skip firefox-profiler-reads-it: npm could not fetch profiler-cli, or node is older than 20"
+fi
