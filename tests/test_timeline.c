@@ -33,7 +33,6 @@ static struct fold_ref place(struct window *w, const struct sample_type *type, u
 	const struct sample s = {
 		.type = type,
 		.service = "host",
-		.container = "",
 		.exe = "</script>",
 		.thread = thread,
 		.pid = pid,
