@@ -226,7 +226,8 @@ await test("locks", async () => {
 	await after(page, () => page.click("#services .name", "waits", true));
 	await after(page, () => page.click("#types button", "Locks"));
 	const r = await rows(page);
-	must(r.some((x) => x[0] === "hold" && value(x[2]) > 30), "not in hold(): " + JSON.stringify(r.map((x) => [x[0], x[2]])));
+	// Of windows that end before their files are read the frames have no name; on a busy machine those are many.
+	must(r.some((x) => x[0] === "hold" && value(x[2]) > 5) && r.some((x) => x[0] === "do_futex" && value(x[2]) > 95), "not in hold(): " + JSON.stringify(r.map((x) => [x[0], x[2]])));
 	must((await page.text("#filters")).length > 10, "no filters");
 	return page;
 });
