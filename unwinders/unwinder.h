@@ -30,8 +30,7 @@
 	X(NOT_READY, "the runtime has not finished starting")                               \
 	X(FAULT, "memory could not be read")                                                \
 	X(TORN, "the list does not end in the runtime's first frame; it was being changed") \
-	X(BAD_FRAME, "a frame leads to something that is no code")                          \
-	X(TOO_DEEP, "deeper than the frame limit")
+	X(BAD_FRAME, "a frame leads to something that is no code")
 
 enum verdict {
 #define X(name, text) UNWIND_##name,
