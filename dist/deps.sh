@@ -9,7 +9,7 @@ build="gcc clang llvm bpftool protobuf-c-compiler linux-libc-dev libc6-dev git $
 check="libcmocka-dev python3 python3-protobuf python3-grpcio python3-prometheus-client python3-kubernetes
        python3-yaml protobuf-compiler bash binutils libunwind-dev elfutils"
 live="golang-go golang-github-google-pprof-dev linux-perf clang-format
-      libclang-rt-14-dev libasan8 libubsan1 nodejs g++ libdebuginfod1 chromium fonts-dejavu-core"
+      libclang-rt-14-dev libasan8 libubsan1 nodejs g++ libdebuginfod1 python3-seccomp chromium fonts-dejavu-core"
 deb="debhelper dpkg-dev fakeroot lintian"
 arm64="gcc-aarch64-linux-gnu"
 for p in $libs libcmocka-dev libunwind-dev libc6-dev; do arm64="$arm64 $p:arm64"; done
