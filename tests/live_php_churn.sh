@@ -17,7 +17,6 @@ for name in ${VERSIONS:-php-7.4 php-8.2 php-8.3 php-8.4 php-8.5 php-8.6 php-8.4-
     legal
     # While the program changes to another stack, the list and the native one are of two; and where C
     # was called by compiled code the native one may end there.
-    case $name in *-jit) least=93 ;; *) least=98 ;; esac
-    check "merged-$least-of-100-$name" at_least "$merged" $least
+    check "merged-98-of-100-$name" at_least "$merged" 98
     check "few-refused-$name" at_least 0.5 "$refused"
 done
