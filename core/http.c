@@ -14,7 +14,6 @@
 
 #define URL_MAX         8192
 #define SECRET_MAX      4096 /* bytes of a file that holds one */
-#define REPLY_MAX       (64u << 10)
 #define REPLY_HEAD_MAX  (64u << 10)
 #define CONNECT_NS_MAX  (10 * NSEC_PER_SEC)
 #define RETRY_AFTER_MAX (3600 * NSEC_PER_SEC)
@@ -26,16 +25,28 @@ struct http {
 	char *shown; /* the same without user and password, for messages */
 	char *token_file, *user, *password_file, *headers, *headers_file;
 	char *ca_file, *cert_file, *key_file, *proxy;
-	bool http2, tls;
+	const char *what;
+	bool direct, http2, tls;
 	u64 timeout_ns;
 	CURLM *multi;
 	CURL *easy;
 };
 
+/* What is asked. */
+struct request {
+	const char *path;           /* behind the URL */
+	const char *const *headers; /* more of them, up to a NULL */
+	const u8 *body;             /* NULL: a GET */
+	size_t len;
+	char *keep; /* for the whole body of the answer; NULL: what the reply has room for is enough */
+};
+
 /* A request under way. */
 struct transfer {
+	const struct request *request;
 	struct http_reply *reply;
 	size_t header_bytes, body_bytes;
+	const char *too_long; /* NULL: it is not */
 	char error[CURL_ERROR_SIZE];
 };
 
@@ -56,6 +67,21 @@ static bool is_header(const char *line, size_t len, const char *name, const char
 	*ret = line + n;
 	*ret_len = len - n;
 	return true;
+}
+
+/* Goes back into a header of ours. */
+static void take_etag(struct http_reply *r, const char *s, size_t len)
+{
+	size_t i;
+
+	*r->etag = '\0';
+	if (len < 2 || len > HTTP_ETAG_MAX || s[len - 1] != '"')
+		return;
+	for (i = 0; i < len; i++)
+		if ((u8)s[i] <= ' ' || (u8)s[i] >= 0x7f)
+			return;
+	memcpy(r->etag, s, len);
+	r->etag[len] = '\0';
 }
 
 /* Percent-encoded (gRPC over HTTP/2, "Status-Message"). */
@@ -90,6 +116,8 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 
 	if (is_header(data, len, "content-type", &value, &value_len)) {
 		utf8_clean(a->type, sizeof(a->type), value, value_len);
+	} else if (is_header(data, len, "etag", &value, &value_len)) {
+		take_etag(t->reply, value, value_len);
 	} else if (is_header(data, len, "grpc-status", &value, &value_len)) {
 		/* One or two digits; anything else is UNKNOWN. */
 		a->grpc_status = 2;
@@ -102,7 +130,10 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 	}
 	/* libcurl keeps every header line; an endless head must not fill the memory. */
 	t->header_bytes += len;
-	return t->header_bytes > REPLY_HEAD_MAX ? 0 : len;
+	if (t->header_bytes <= REPLY_HEAD_MAX)
+		return len;
+	t->too_long = "the answer has too long a head";
+	return 0;
 }
 
 static size_t on_body(char *data, size_t size, size_t n, void *arg)
@@ -113,8 +144,14 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 
 	memcpy(a->body + a->body_len, data, part);
 	a->body_len += part;
+	if (len > HTTP_BODY_MAX - t->body_bytes) {
+		t->too_long = "the answer is too long";
+		return 0;
+	}
+	if (t->request->keep)
+		memcpy(t->request->keep + t->body_bytes, data, len);
 	t->body_bytes += len;
-	return t->body_bytes > REPLY_MAX ? 0 : len;
+	return len;
 }
 
 /* --- what goes out ---------------------------------------------------------------------------- */
@@ -257,7 +294,7 @@ static int append_file(const struct http *h, struct curl_slist **list, char *err
 	return r;
 }
 
-static int make_headers(const struct http *h, const struct envelope *e, struct curl_slist **list,
+static int make_headers(const struct http *h, const struct request *q, struct curl_slist **list,
 			char *error, size_t size)
 {
 	const char *want;
@@ -265,8 +302,8 @@ static int make_headers(const struct http *h, const struct envelope *e, struct c
 	/* Without this, libcurl waits a second for "100 Continue" before a large body. */
 	int r = append(list, "Expect:");
 
-	for (i = 0; i < ENVELOPE_HEADERS && e->headers[i] && !r; i++)
-		r = append(list, e->headers[i]);
+	for (i = 0; q->headers[i] && !r; i++)
+		r = append(list, q->headers[i]);
 	if (!r && h->headers)
 		r = headers_each(h->headers, ',', append, list, &want);
 	if (!r && h->headers_file)
@@ -314,14 +351,15 @@ static CURLcode set_protocols(struct http *h)
 	if (h->key_file)
 		SET(CURLOPT_SSLKEY, h->key_file);
 	/* Unset, libcurl goes by https_proxy, http_proxy and no_proxy. */
-	if (h->proxy)
-		SET(CURLOPT_PROXY, h->proxy);
+	if (h->proxy || h->direct)
+		SET(CURLOPT_PROXY, h->direct ? "" : h->proxy);
 	return r;
 }
 
-static CURLcode set_request(struct http *h, const struct envelope *e, const char *url,
-			    struct curl_slist *headers, struct transfer *t)
+static CURLcode set_request(struct http *h, const char *url, struct curl_slist *headers,
+			    struct transfer *t)
 {
+	const struct request *q = t->request;
 	long timeout_ms = (long)MIN(MAX(h->timeout_ns / NSEC_PER_MSEC, 1ull), (u64)INT32_MAX);
 	CURLcode r;
 
@@ -330,9 +368,11 @@ static CURLcode set_request(struct http *h, const struct envelope *e, const char
 	SET(CURLOPT_URL, url);
 	SET(CURLOPT_USERAGENT, "ebpfprofiler");
 	SET(CURLOPT_HTTPHEADER, headers);
-	SET(CURLOPT_POST, 1L);
-	SET(CURLOPT_POSTFIELDS, e->body);
-	SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)e->len);
+	if (q->body) {
+		SET(CURLOPT_POST, 1L);
+		SET(CURLOPT_POSTFIELDS, q->body);
+		SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)q->len);
+	}
 	SET(CURLOPT_TIMEOUT_MS, timeout_ms);
 	SET(CURLOPT_CONNECTTIMEOUT_MS, MIN(timeout_ms, (long)(CONNECT_NS_MAX / NSEC_PER_MSEC)));
 	SET(CURLOPT_HEADERFUNCTION, on_header);
@@ -417,6 +457,7 @@ static void perform(struct http *h, struct transfer *t, u64 (*end_ns)(void *arg)
 	curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &reply->answer.status);
 	curl_easy_getinfo(h->easy, CURLINFO_RETRY_AFTER, &after);
 	curl_multi_remove_handle(h->multi, h->easy);
+	reply->whole = r == CURLE_OK;
 	/* A status is an answer, however the rest of it went. */
 	if (reply->answer.status)
 		reply->abandoned = false;
@@ -426,34 +467,60 @@ static void perform(struct http *h, struct transfer *t, u64 (*end_ns)(void *arg)
 			(u64)MIN(after, (curl_off_t)(RETRY_AFTER_MAX / NSEC_PER_SEC)) *
 			NSEC_PER_SEC;
 	snprintf(reply->error, sizeof(reply->error), "%s",
-		 t->error[0] ? t->error : curl_easy_strerror(r));
+		 t->too_long   ? t->too_long
+		 : t->error[0] ? t->error
+			       : curl_easy_strerror(r));
 }
 
-void http_post(struct http *h, const struct envelope *e, u64 (*end_ns)(void *arg), void *arg,
-	       struct http_reply *ret)
+static void request(struct http *h, const struct request *q, u64 (*end_ns)(void *arg), void *arg,
+		    struct http_reply *ret)
 {
 	_cleanup_(slist_freep) struct curl_slist *headers = NULL;
+	struct transfer t = { .request = q, .reply = ret };
 	_cleanup_free_ char *url = NULL;
-	struct transfer t = { .reply = ret };
 	CURLcode rc;
 	int r;
 
 	*ret = (struct http_reply){ .answer.grpc_status = -1 };
-	if (asprintf(&url, "%s%s", h->url, e->path) < 0)
+	if (asprintf(&url, "%s%s", h->url, q->path) < 0)
 		url = NULL;
-	r = url ? make_headers(h, e, &headers, ret->error, sizeof(ret->error)) : -ENOMEM;
+	r = url ? make_headers(h, q, &headers, ret->error, sizeof(ret->error)) : -ENOMEM;
 	if (r) {
 		if (!ret->error[0])
 			snprintf(ret->error, sizeof(ret->error), "%s", strerror(-r));
 		return;
 	}
-	rc = set_request(h, e, url, headers, &t);
+	rc = set_request(h, url, headers, &t);
 	if (rc)
 		snprintf(ret->error, sizeof(ret->error), "%s", curl_easy_strerror(rc));
 	else
 		perform(h, &t, end_ns, arg);
+	ret->body_len = t.body_bytes;
 	/* The handle must not keep pointers into what goes away with this function. */
 	curl_easy_reset(h->easy);
+}
+
+void http_post(struct http *h, const struct envelope *e, u64 (*end_ns)(void *arg), void *arg,
+	       struct http_reply *ret)
+{
+	const char *headers[ENVELOPE_HEADERS + 1] = { NULL };
+	const struct request q = {
+		.path = e->path, .headers = headers, .body = e->body, .len = e->len
+	};
+
+	memcpy(headers, e->headers, sizeof(e->headers));
+	request(h, &q, end_ns, arg, ret);
+}
+
+void http_get(struct http *h, const char *etag, char body[HTTP_BODY_MAX], u64 (*end_ns)(void *arg),
+	      void *arg, struct http_reply *ret)
+{
+	char known[HTTP_ETAG_MAX + sizeof("If-None-Match: ")];
+	const char *headers[] = { "Accept: application/json", *etag ? known : NULL, NULL };
+	const struct request q = { .path = "", .headers = headers, .keep = body };
+
+	snprintf(known, sizeof(known), "If-None-Match: %s", etag);
+	request(h, &q, end_ns, arg, ret);
 }
 
 /* --- outside ---------------------------------------------------------------------------------- */
@@ -493,8 +560,8 @@ static int set_url(struct http *h, const char *url)
 	if (!u)
 		return -ENOMEM;
 	if (!is_base_url(u, url))
-		return log_err(-EINVAL, "upload: url is not of the form "
-					"http[s]://HOST[:PORT][/PATH]");
+		return log_err(-EINVAL, "%s: url is not of the form http[s]://HOST[:PORT][/PATH]",
+			       h->what);
 	len = strlen(url);
 	while (len && url[len - 1] == '/')
 		len--;
@@ -539,6 +606,8 @@ static int copy_options(struct http *h, const struct http_options *o)
 
 	for (i = 0; i < ARRAY_SIZE(texts) && !r; i++)
 		r = copy(texts[i].from, texts[i].to);
+	h->what = o->what;
+	h->direct = o->direct;
 	h->http2 = o->http2;
 	h->timeout_ns = o->timeout_ns ? MIN(o->timeout_ns, 3600 * NSEC_PER_SEC) : 30 * NSEC_PER_SEC;
 	return r;
@@ -555,11 +624,11 @@ int http_new(const struct http_options *o, struct http **ret)
 	int r;
 
 	if (curl_global_init(CURL_GLOBAL_DEFAULT))
-		return log_err(-EIO, "upload: libcurl does not start");
+		return log_err(-EIO, "%s: libcurl does not start", o->what);
 	h = calloc(1, sizeof(*h));
 	if (!h) {
 		curl_global_cleanup();
-		return log_err(-ENOMEM, "upload: out of memory");
+		return log_err(-ENOMEM, "%s: out of memory", o->what);
 	}
 	r = copy_options(h, o);
 	if (!r)
@@ -569,9 +638,9 @@ int http_new(const struct http_options *o, struct http **ret)
 	h->multi = curl_multi_init();
 	h->easy = curl_easy_init();
 	if (r || !h->multi || !h->easy)
-		return log_err(-ENOMEM, "upload: out of memory");
-	if (!h->tls && (h->token_file || h->user || h->headers_file))
-		log_warn("upload: secrets go to %s unencrypted; use https", h->shown);
+		return log_err(-ENOMEM, "%s: out of memory", o->what);
+	if (!h->tls && !h->direct && (h->token_file || h->user || h->headers_file))
+		log_warn("%s: secrets go to %s unencrypted; use https", h->what, h->shown);
 	*ret = take_ptr(h);
 	return 0;
 }

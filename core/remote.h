@@ -15,7 +15,6 @@
 
 #define REMOTE_INTERVAL_MIN 10 /* seconds that a server may ask for */
 #define REMOTE_INTERVAL_MAX 3600
-#define REMOTE_ANSWER_MAX   (64u << 10)
 #define REMOTE_TIMEOUT_NS   (10 * NSEC_PER_SEC)
 #define REMOTE_IGNORED_TEXT 128
 

@@ -575,6 +575,7 @@ int upload_new(const struct upload_options *o, struct upload **ret)
 	if (copy_options(u, o))
 		return log_err(-ENOMEM, "upload: out of memory");
 	http.http2 = o->protocol == PROTOCOL_OTLP_GRPC;
+	http.what = "upload";
 	r = http_new(&http, &u->http);
 	if (r)
 		return r;

@@ -3,6 +3,7 @@
  * Remote configuration (rows 57, 58): what an answer may say, and what comes of servers that are
  * broken, hostile, huge or slow. The server is a socket of this test that sends chosen bytes.
  */
+#include "core/http.h"
 #include "core/remote.h"
 #include "core/stat.h"
 
@@ -102,7 +103,7 @@ static void row_57_wrong_answers_are_refused_whole(void **state __unused)
 		"enabled = true",
 	};
 	struct remote_settings s = { .interval_s = 77 };
-	_cleanup_free_ char *deep = malloc(REMOTE_ANSWER_MAX + 1);
+	_cleanup_free_ char *deep = malloc(HTTP_BODY_MAX + 1);
 	char text[128];
 	u32 i, n = 99;
 
@@ -111,10 +112,9 @@ static void row_57_wrong_answers_are_refused_whole(void **state __unused)
 			fail_msg("accepted: %s", wrong[i]);
 		assert_true(*text);
 	}
-	memset(deep, '[', REMOTE_ANSWER_MAX + 1);
-	assert_int_equal(remote_parse(deep, REMOTE_ANSWER_MAX, &s, &n, text, sizeof(text)),
-			 -EINVAL);
-	assert_int_equal(remote_parse(deep, REMOTE_ANSWER_MAX + 1, &s, &n, text, sizeof(text)),
+	memset(deep, '[', HTTP_BODY_MAX + 1);
+	assert_int_equal(remote_parse(deep, HTTP_BODY_MAX, &s, &n, text, sizeof(text)), -EINVAL);
+	assert_int_equal(remote_parse(deep, HTTP_BODY_MAX + 1, &s, &n, text, sizeof(text)),
 			 -EINVAL);
 	assert_int_equal(s.interval_s, 77);
 	assert_int_equal(n, 99);
