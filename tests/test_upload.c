@@ -843,7 +843,7 @@ static void basic_authentication_and_headers_are_sent(void **state __unused)
 	struct upload *u;
 
 	write_text(path_of("%s/password", base), "s3 cr3t\xc3\xbc\n", 10);
-	write_text(path_of("%s/headers", base), "X-Api-Key: k1\r\n\nX-Other:two, three\n", 38);
+	write_text(path_of("%s/headers", base), "X-Api-Key: k1\r\n\nX-Other:two, three\n", 35);
 	o.http.user = "Aladdin";
 	o.http.password_file = path_of("%s/password", base);
 	o.http.headers = "X-Scope-OrgID: a-tenant, X-More: 1";
