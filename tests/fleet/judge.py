@@ -103,7 +103,7 @@ def pprof_mappings(p):
         require(re.fullmatch("[0-9a-f]*", text[m.build_id]), "build ids are hex (Pyroscope)")
     for l in p.location:
         m = p.mapping[l.mapping_id - 1] if l.mapping_id else None
-        require(m or l.line, "a frame has a mapping or a name")
+        require(m or l.line or l.address, "a frame has something")
         if m:
             require(m.memory_start <= l.address < m.memory_limit, "an address is in its mapping (pprof)")
             require(m.has_functions == bool(l.line), "named and unnamed frames apart (Pyroscope)")
@@ -263,7 +263,8 @@ def otlp_indices(d, profiles):
             used["link"].append(s.link_index)
     for k, places in used.items():
         require(all(0 <= i < n[k] for i in places), k + " indices are in the table")
-        require(set(range(1, n[k])) <= set(places), "each %s is of use" % k)
+        # In a part of a profile, its first mapping, which names the program, may be used by no other.
+        require(set(range(2 if k == "mapping" else 1, n[k])) <= set(places), "each %s is of use" % k)
     require(all(i > 0 for s in d.stack_table for i in s.location_indices), "a stack has frames")
 
 
