@@ -105,24 +105,33 @@ check coroot-knows-the-token grep -q '^Authorization: Bearer s3cret' "$tmp/coroo
 check pyroscope-knows-the-tenant grep -q '^X-Scope-OrgID: tenant-1' "$tmp/pyroscope/000000.headers"
 
 # --- each of them answers badly in a way of its own, all at once, then in the next
-bad() { # modes in the order of $good
-    for s in $good; do mode $s "$1"; shift; done
+tries() { wc -l <"$tmp/$1/attempts"; }
+# In the order of $good. Until each was asked: the pauses between two tries grow to a minute.
+bad() {
+    for s in $good; do eval "before_$s=$(tries "$s")"; mode $s "$1"; shift; done
     w=$(grep -c 'window of' "$tmp/log")
-    wait_for 30 windows $((w + 2))
-    check "windows-go-on-while-servers-answer-$what" [ $? -eq 0 ]
+    for s in $good; do
+        eval "n=\$before_$s"
+        check "$s-is-asked-and-answers-$what" wait_for 150 sh -c "[ \$(wc -l <'$tmp/$s/attempts') -gt $n ]"
+    done
+    check "windows-go-on-while-servers-answer-$what" wait_for 30 windows $((w + 1))
 }
 what=errors; bad 500 "429 retry_after=1" reset half 503 "grpc 14 later"
 what=nothing; bad silent hang drop drip slow hang
 what=too-much; bad huge headers "redirect http://127.0.0.1:$dead/x" "200 type=text/html" "413 over=1200" \
     "grpc over=1500 8 received message larger than max"
+in_parts() { grep -q " $2 " "$tmp/$1/attempts"; }
+check otlp-said-413 wait_for 60 in_parts otlp 413
+check grpc-said-too-large wait_for 60 in_parts grpc grpc8
 for s in $good; do mode $s 200; done
 drained() { for n in "" .collector .pyroscope .parca .otlp .grpc; do no_spool "$n" || return 1; done; }
-# A hanging attempt ends after 30 s.
-check all-is-sent-once-servers-are-well wait_for 200 drained
+check all-is-sent-once-servers-are-well wait_for 300 drained
 
 # --- what is refused goes by name
 mode parca 400; mode otlp 401; mode grpc "grpc 3 bad"
-w=$(grep -c 'window of' "$tmp/log"); wait_for 30 windows $((w + 2))
+check parca-refuses wait_for 30 in_parts parca 400
+check otlp-refuses wait_for 30 in_parts otlp 401
+check grpc-refuses wait_for 30 in_parts grpc grpc3
 for s in $good; do mode $s 200; done
 w=$(grep -c 'window of' "$tmp/log"); wait_for 30 windows $((w + 1))
 check stop-with-a-server-that-hangs stop

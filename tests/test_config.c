@@ -596,6 +596,60 @@ static void error_unknown_section_is_found_even_when_empty(void **state)
 	bad("[]\n", "F:1: []: unknown section");
 }
 
+static void each_upload_section_is_its_own(void **state)
+{
+	struct config c;
+
+	(void)state;
+	good(&c, "[upload.two]\nurl = https://two\nprotocol = otlp-grpc\nuser = u\n"
+		 "password_file = /p\nspool_hours = 1\n[upload]\nurl = http://one\n"
+		 "headers = X-Scope-OrgID: a b, X-Key: c\ncert_file = /c\nkey_file = /k\n");
+	assert_int_equal(c.nuploads, 2);
+	assert_string_equal(c.uploads[0].name, "two");
+	assert_string_equal(c.uploads[0].url, "https://two");
+	assert_string_equal(c.uploads[0].protocol, "otlp-grpc");
+	assert_string_equal(c.uploads[0].user, "u");
+	assert_string_equal(c.uploads[0].password_file, "/p");
+	assert_int_equal(c.uploads[0].spool_hours, 1);
+	assert_string_equal(c.uploads[0].headers, "");
+	assert_string_equal(c.uploads[1].name, "");
+	assert_string_equal(c.uploads[1].url, "http://one");
+	assert_string_equal(c.uploads[1].protocol, "pprof");
+	assert_string_equal(c.uploads[1].headers, "X-Scope-OrgID: a b, X-Key: c");
+	assert_string_equal(c.uploads[1].key_file, "/k");
+	assert_int_equal(c.uploads[1].spool_hours, 24);
+	config_fini(&c);
+}
+
+static void error_upload_section(void **state)
+{
+	char text[1024] = "";
+	int i;
+
+	(void)state;
+	bad("[upload.]\n",
+	    "F:1: [upload.]: expected a name of 1..31 letters a-z, digits and _ after the point");
+	bad("[upload.a]\nurl = http://a\n[upload]\n[upload.a]\nurl = http://b\n",
+	    "F:5: [upload.a] url: already set on line 2");
+	bad("[upload]\nprotocol = otel\n",
+	    "F:2: [upload] protocol = otel: expected pprof, otel-pprof, pyroscope, parca, otlp or "
+	    "otlp-grpc");
+	bad("[upload.a]\ntoken_file = /t\nuser = u\npassword_file = /p\n",
+	    "F:3: [upload.a] user: expected either user or token_file");
+	bad("[upload]\n\nuser = u\n",
+	    "F:3: [upload] user: expected user and password_file together");
+	bad("[upload]\npassword_file = /p\n",
+	    "F:2: [upload] password_file: expected user and password_file together");
+	bad("[upload]\nkey_file = /k\n", "F:2: [upload] key_file: expected cert_file beside it");
+	bad("[upload]\nheaders = X-A: 1, nonsense\n",
+	    "F:2: [upload] headers: expected NAME: VALUE");
+	bad("[upload]\nuser = a:b\n",
+	    "F:2: [upload] user = a:b: expected text without :, or nothing");
+	for (i = 0; i < 9; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "[upload.s%d]\n", i);
+	bad(text, "F:9: [upload.s8]: expected at most 8 of these sections");
+}
+
 static void error_runtime_section(void **state)
 {
 	static const char end[] =
@@ -1105,6 +1159,8 @@ int main(void)
 		T(error_comment_needs_a_blank_before_it),
 		T(error_unknown_key_hints_at_the_nearest),
 		T(error_unknown_section_is_found_even_when_empty),
+		T(each_upload_section_is_its_own),
+		T(error_upload_section),
 		T(error_runtime_section),
 		T(error_broken_section_line),
 		T(error_duplicate_key_names_the_first_line),
