@@ -10,7 +10,7 @@ check() { name=$1; shift; if "$@"; then echo "ok $name"; else echo "not ok $name
 
 # --- row 47: full maps and a deaf ring buffer
 gcc -std=gnu11 -O1 -D_GNU_SOURCE -I. -o "$tmp/losses" tests/live/losses.c \
-    $(ls "$B"/core/*.o | grep -v '/main\.o$') "$B/gen/profile.pb-c.o" \
+    $(ls "$B"/core/*.o | grep -v '/main\.o$') "$B"/gen/*.pb-c.o \
     $(make -s ldlibs)
 (while :; do seq 20000 | sort -R | gzip | sha256sum; done >/dev/null) & load=$!
 check row47-due-is-kept-plus-each-named-loss "$tmp/losses"
