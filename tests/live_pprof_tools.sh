@@ -143,7 +143,7 @@ if command -v npm >/dev/null && { [ -d "$node/node_modules/pprof-format" ] ||
     check pprof_format_reads_all_types has '^types cpu/nanoseconds waits/count offcpu/nanoseconds default cpu$'
     check pprof_format_reads_all_values has '^sample 0,2,7000000123 futex_wait;lock_it .*wait=futex'
     cp "$out/node.log" "$out/log"
-    check pprof_format_reads_the_labels has 'container=c0ffee .*thread.name=worker pid=4243'
+    check pprof_format_reads_the_labels has 'thread.name=worker pid=4243 container=c0ffee '
 else
     skip pprof_format "npm could not fetch it"
 fi

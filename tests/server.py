@@ -198,6 +198,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def mode_drip(self, args, body):
+        self.record(body)
         self.note("drip")
         for c in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"x" * 1000:
             self.wfile.write(bytes([c]))
