@@ -198,10 +198,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def mode_drip(self, args, body):
-        self.record(body)
         self.note("drip")
         for c in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"x" * 1000:
             self.wfile.write(bytes([c]))
+            if c == ord("\n"):  # it has said yes
+                self.record(body)
             time.sleep(1)
 
     def mode_slow(self, args, body):
