@@ -140,7 +140,7 @@ static void check_doctor(void)
 static int workload(void)
 {
 	char *first[] = { "/t/deep", DEPTH_ARG, "0", "1", NULL };
-	char *second[] = { "/t/deep", DEPTH_ARG, "0", "1", NULL };
+	char *second[] = { "/t/deep", DEPTH_ARG, "0", "2", NULL };
 	char *flash[] = { "/t/flash", "20", "20", NULL };
 	char *other[] = { "/t/switch", "altstack", NULL };
 	const struct child c = { 0 };
