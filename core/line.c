@@ -247,6 +247,8 @@ void line_mark(struct line *l, const struct sample_mark *mark, u64 realtime_ns)
 		.tid = mark->tid,
 	};
 
+	if (k && k->left_out)
+		return; /* counted with its stack */
 	if (!k || k->lost || fold_event(e->window, k->ref, &ev))
 		stat_add(STAT_marks_lost, mark->n);
 }

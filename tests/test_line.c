@@ -4,8 +4,10 @@
  * tests/fixtures/line/NAME.events, its expected profiles NAME.folded, derived by hand from what
  * the events say happened.
  */
+#include "core/identity.h"
 #include "core/kallsyms.h"
 #include "core/line.h"
+#include "core/match.h"
 #include "core/module.h"
 #include "core/names.h"
 #include "core/pprof.h"
@@ -26,6 +28,8 @@ struct player {
 	struct modules *modules;
 	struct processes *procs;
 	struct kallsyms *kallsyms;
+	struct identities *identities; /* NULL: everybody is wanted */
+	struct match_filter filter;
 	struct line *line;
 	FILE *out;
 };
@@ -156,21 +160,39 @@ static void play(struct player *p, char *text)
 	}
 }
 
-static void player_init(struct player *p, FILE *out, const char *service)
+static void player_init_without(struct player *p, FILE *out, const char *service,
+				const char *exclude)
 {
 	struct line_options o = { .period_ns = 10000000, .service = service };
+	struct identity_options io = { .proc = "/nonexistent",
+				       .root = "/nonexistent",
+				       .filter = &p->filter };
+	const char *why;
 
 	*p = (struct player){ .out = out };
 	p->modules = modules_new(1 << 20);
 	p->procs = processes_new(p->modules, "/nonexistent", false);
+	if (exclude) {
+		assert_int_equal(match_parse_list(exclude, &p->filter.exclude, &why), 0);
+		/* Nobody's files are there to be read. */
+		p->identities = identities_new(p->procs, NULL, &io);
+		assert_non_null(p->identities);
+		o.identities = p->identities;
+	}
 	assert_int_equal(kallsyms_new(DIR "kallsyms", &p->kallsyms), 0);
 	p->line = line_new(p->procs, NULL, p->kallsyms, &o);
 	assert_non_null(p->line);
 }
 
+static void player_init(struct player *p, FILE *out, const char *service)
+{
+	player_init_without(p, out, service, NULL);
+}
+
 static void player_fini(struct player *p)
 {
 	line_free(p->line);
+	identities_free(p->identities);
 	processes_free(p->procs);
 	modules_free(p->modules);
 	kallsyms_free(p->kallsyms);
@@ -439,6 +461,37 @@ static void events_have_their_stack_and_time_or_are_a_named_loss(void **state __
 	player_fini(&p);
 }
 
+static void events_of_who_is_left_out_are_not_kept(void **state __unused)
+{
+	u64 lost = stat_get(STAT_marks_lost), left_out = stat_get(STAT_waits_left_out);
+	const struct stack_count count = { .count = 3, .ns = 700 };
+	struct sample_mark mark = { .epoch = 0, .time_ns = 5, .ns = 700, .n = 3, .tid = 12 };
+	struct wait_stack s;
+	struct window *w;
+	struct player p;
+
+	player_init_without(&p, stderr, NULL, "exe:[kernel]");
+	play_process(&p);
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	make_wait(&s, 0, 77);
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), 0);
+	make_wait(&s, 0, 78);
+	s.ev.end = STACK_END_NO_USER;
+	s.ev.nkernel = 2;
+	s.ev.nuser = 0;
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), 0);
+	mark.key = s.ev.key;
+	line_mark(p.line, &mark, 1000);
+	line_count(p.line, 0, &s.ev.key, &count);
+	assert_int_equal(stat_get(STAT_marks_lost), lost);
+	assert_int_equal(stat_get(STAT_waits_left_out) - left_out, 3);
+	w = line_close_epoch(p.line, 0, 2);
+	assert_int_equal(w->nevents, 0);
+	assert_int_equal(w->nprofiles, 1);
+	window_free(w);
+	player_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -454,6 +507,7 @@ int main(void)
 		cmocka_unit_test(waits_for_locks_are_in_the_profile_of_locks_too),
 		cmocka_unit_test(lost_waits_are_told_apart_from_lost_samples),
 		cmocka_unit_test(events_have_their_stack_and_time_or_are_a_named_loss),
+		cmocka_unit_test(events_of_who_is_left_out_are_not_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
