@@ -73,46 +73,39 @@ static u32 string(struct writer *w, const char *s, int *err)
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-static int add_function(struct writer *w, const struct function *f, u32 *ret)
+/* The place of an item in a table of distinct ones, which is at most max long; item may be *ret's. */
+static int distinct(struct htab *by_value, void **items, u32 *n, u32 *cap, u32 max,
+		    const void *item, size_t size, u32 *ret)
 {
-	u64 hash = hash_bytes(f, sizeof(*f));
+	u64 hash = hash_bytes(item, size);
 	u32 pos, i;
 	int err;
 
-	for (pos = htab_start(&w->by_function, hash); htab_next(&w->by_function, hash, &pos, &i);)
-		if (!memcmp(&w->functions[i], f, sizeof(*f))) {
+	for (pos = htab_start(by_value, hash); htab_next(by_value, hash, &pos, &i);)
+		if (!memcmp((char *)*items + i * size, item, size)) {
 			*ret = i;
 			return 0;
 		}
-	err = VEC_RESERVE(w->functions, w->functions_cap, w->nfunctions + 1, WINDOW_MAX_LOCATIONS);
+	err = vec_reserve(items, cap, *n + 1, max, size);
 	if (!err)
-		err = htab_insert(&w->by_function, hash, w->nfunctions);
+		err = htab_insert(by_value, hash, *n);
 	if (err)
 		return err;
-	*ret = w->nfunctions;
-	w->functions[w->nfunctions++] = *f;
+	memcpy((char *)*items + *n * size, item, size);
+	*ret = (*n)++;
 	return 0;
+}
+
+static int add_function(struct writer *w, const struct function *f, u32 *ret)
+{
+	return distinct(&w->by_function, (void **)&w->functions, &w->nfunctions, &w->functions_cap,
+			WINDOW_MAX_LOCATIONS, f, sizeof(*f), ret);
 }
 
 static int add_node(struct writer *w, const struct node *n, u32 *ret)
 {
-	u64 hash = hash_bytes(n, sizeof(*n));
-	u32 pos, i;
-	int err;
-
-	for (pos = htab_start(&w->by_node, hash); htab_next(&w->by_node, hash, &pos, &i);)
-		if (!memcmp(&w->nodes[i], n, sizeof(*n))) {
-			*ret = i;
-			return 0;
-		}
-	err = VEC_RESERVE(w->nodes, w->nodes_cap, w->nnodes + 1, 2 * WINDOW_MAX_FRAMES);
-	if (!err)
-		err = htab_insert(&w->by_node, hash, w->nnodes);
-	if (err)
-		return err;
-	w->nodes[w->nnodes] = *n;
-	*ret = w->nnodes++; /* may lie in *n */
-	return 0;
+	return distinct(&w->by_node, (void **)&w->nodes, &w->nnodes, &w->nodes_cap,
+			2 * WINDOW_MAX_FRAMES, n, sizeof(*n), ret);
 }
 
 static int add_location(struct writer *w, u32 i)
