@@ -27,8 +27,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -588,18 +586,14 @@ static void *work(void *arg)
 
 /* --- main thread: workers -------------------------------------------------------------------- */
 
-/* Under lock, once the thread of the slot can be named. Signals are the main thread's business. */
+/* Under lock, once the thread of the slot can be named. */
 static int start_worker(struct modules *ms)
 {
 	struct worker *w = &ms->workers[ms->nworkers];
-	sigset_t all, old;
 	int err;
 
 	*w = (struct worker){ .ms = ms };
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&w->thread, NULL, work, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = thread_start(&w->thread, NULL, work, w);
 	if (err)
 		return err;
 	pthread_setname_np(w->thread, "modules");

@@ -10,8 +10,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -125,7 +123,6 @@ static void *work(void *arg)
 static struct worker *start(struct shared *shared)
 {
 	_cleanup_free_ struct worker *w = calloc(1, sizeof(*w));
-	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
 	int err;
@@ -136,11 +133,7 @@ static struct worker *start(struct shared *shared)
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	atomic_fetch_add(&shared->refs, 1);
-	/* Signals are the main thread's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, &attr, work, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	err = thread_start(&thread, &attr, work, w);
 	pthread_attr_destroy(&attr);
 	if (err) {
 		atomic_fetch_sub(&shared->refs, 1);

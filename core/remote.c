@@ -8,12 +8,9 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 
 struct remote {
 	struct http *http;
@@ -201,11 +198,9 @@ static void poll_once(struct remote *r)
 /* A tenth sooner or later, so that a fleet does not come as one. */
 static u64 next_poll(const struct remote *r)
 {
-	u64 v, span = r->poll_ns / 5;
+	u64 span = r->poll_ns / 5;
 
-	if (getrandom(&v, sizeof(v), GRND_NONBLOCK) != sizeof(v))
-		v = now_monotonic();
-	return now_monotonic() + r->poll_ns - span / 2 + (span ? v % span : 0);
+	return now_monotonic() + r->poll_ns - span / 2 + random_below(span);
 }
 
 static void *work(void *arg)
@@ -225,20 +220,6 @@ static void *work(void *arg)
 }
 
 /* --- outside ---------------------------------------------------------------------------------- */
-
-/* All signals are for the main thread; SIGPIPE of a closed connection is for nobody. */
-static int start_thread(struct remote *r)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&r->thread, NULL, work, r);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	r->running = !err;
-	return -err;
-}
 
 int remote_new(const struct remote_options *o, struct remote **ret)
 {
@@ -261,7 +242,8 @@ int remote_new(const struct remote_options *o, struct remote **ret)
 	r->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	err = r->fd < 0 ? -errno : http_new(&http, &r->http);
 	if (!err)
-		err = start_thread(r);
+		err = thread_start(&r->thread, NULL, work, r);
+	r->running = !err;
 	if (err) {
 		remote_free(r);
 		return log_err(err, "remote configuration: cannot start: %s", strerror(-err));

@@ -13,10 +13,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* Profiles in memory; what comes on top is written to the spool by who hands it over. */
 #define QUEUE_MAX       64
@@ -228,15 +225,6 @@ static void attempt(struct upload *u, const struct profile *p, struct outcome *r
 }
 
 /* --- the thread ------------------------------------------------------------------------------- */
-
-static u64 random_below(u64 n)
-{
-	u64 v;
-
-	if (getrandom(&v, sizeof(v), GRND_NONBLOCK) != sizeof(v))
-		v = now_monotonic();
-	return n ? v % n : 0;
-}
 
 /* min, 2 min, 4 min ... each plus up to as much again, so that a fleet does not return as one. */
 static u64 back_off(const struct upload *u)
@@ -540,22 +528,6 @@ static int copy_options(struct upload *u, const struct upload_options *o)
 	return u->host ? 0 : -ENOMEM;
 }
 
-/* All signals are for the main thread; SIGPIPE of a closed connection is for nobody. */
-static int start_thread(struct upload *u)
-{
-	sigset_t all, old;
-	int r;
-
-	sigfillset(&all);
-	r = pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (r)
-		return -r;
-	r = pthread_create(&u->thread, NULL, run, u);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	u->running = !r;
-	return -r;
-}
-
 static void upload_freep(struct upload **u)
 {
 	upload_free(*u, 0);
@@ -585,7 +557,8 @@ int upload_new(const struct upload_options *o, struct upload **ret)
 	spool_counts(u->spool, &s);
 	u->counts.found = s.waiting + s.dropped + s.expired + s.damaged;
 	u->next_seq = spool_next_seq(u->spool);
-	r = start_thread(u);
+	r = thread_start(&u->thread, NULL, run, u);
+	u->running = !r;
 	if (r)
 		return log_err(r, "upload: cannot start a thread: %s", strerror(-r));
 	*ret = take_ptr(u);

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 int vec_reserve(void **array, u32 *cap, u32 need, u32 max, size_t elem_size)
@@ -214,4 +216,27 @@ u64 fd_memlock(int fd)
 		return 0;
 	line = strstr(text, "memlock:");
 	return line ? strtoull(line + 8, NULL, 10) : 0;
+}
+
+u64 random_below(u64 n)
+{
+	u64 v;
+
+	if (getrandom(&v, sizeof(v), GRND_NONBLOCK) != sizeof(v))
+		v = now_monotonic();
+	return n ? v % n : 0;
+}
+
+int thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg)
+{
+	sigset_t all, before;
+	int err;
+
+	sigfillset(&all);
+	err = pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (err)
+		return -err;
+	err = pthread_create(ret, attr, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -err;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -87,6 +88,15 @@ int vec_reserve(void **array, u32 *cap, u32 need, u32 max, size_t elem_size);
 u64 now_monotonic(void);
 u64 now_boottime(void);
 u64 now_realtime(void);
+
+/* Below n, and 0 for 0: for pauses that a fleet must not make as one. No use for what is secret. */
+u64 random_below(u64 n);
+
+/*
+ * A thread of ours: all signals are the main thread's, and SIGPIPE of a closed connection nobody's.
+ * attr may be NULL. Returns 0 or -errno.
+ */
+int thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg);
 
 /* Last component of a path, never empty for a non-empty path without trailing slash; borrowed. */
 const char *base_name(const char *path);

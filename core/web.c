@@ -13,7 +13,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <microhttpd.h>
-#include <pthread.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
@@ -710,7 +709,7 @@ int web_open(const struct web_options *o, struct web **ret)
 		if (!err)
 			err = start_mhd(w);
 		if (!err)
-			err = -pthread_create(&w->worker, NULL, work, w);
+			err = thread_start(&w->worker, NULL, work, w);
 		w->working = !err;
 		if (err)
 			log_err(err,
