@@ -4,9 +4,9 @@
 # a guest needs is in its initramfs, the daemon with its shared libraries included; results come
 # over the serial line. What the verifier walks for each program must stay under insns_max and near
 # insns.txt; the new figures are in $B/kernels/insns.txt, to be copied over it when a growth is
-# meant. What doctor finds must be what features.txt says. One arm64 guest also runs the unit tests
-# of units.txt, others the cases of plan(). MATRIX=1 leaves these cases and the kernels with pages of
-# another size out; ONLY="old-amd64 ..." boots those only. `make check-kernels` builds first.
+# meant. What doctor finds must be what features.txt says. MATRIX=1 boots the matrix alone, without
+# the cases of plan(), pages of another size and the guest units-arm64, which runs the unit tests of
+# units.txt; ONLY="old-amd64 ..." boots those only. `make check-kernels` builds first.
 set -u
 : "${B:=build}"
 out=$B/kernels
@@ -14,7 +14,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/ebpfprofiler/kernels
 here=$(dirname "$0")
 roles="stable old oldest next rc stable16k next16k"
 required="old-amd64 old-arm64 stable-amd64 stable-arm64"
-units_on=stable-arm64
+units=units-arm64
 seconds_max=400 # for one guest; 15 to 60 are usual on a quiet machine
 boot_max=90 # until its first word; an emulated boot may hang for good
 insns_max=50000 # of the verifier, per program; the kernel's own limit is a million
@@ -23,6 +23,7 @@ insns_margin=10 # percent over insns.txt
 # plan NAME: what a guest runs, a command per line; without arguments, guest checks the base. What
 # does not depend on the processor is looked at on one only.
 plan() {
+    [ "$1" != $units ] || { cat "$here/units.txt"; return; }
     echo guest
     case $1 in
     oldest-amd64 | stable-amd64 | rc-amd64 | old-arm64 | next-arm64) echo guest waits-by-tables ;;
@@ -43,7 +44,6 @@ plan() {
     next-arm64) echo guest sysctls ;;
     rc-amd64) echo guest known-bad ;;
     esac
-    [ "$1" != $units_on ] || cat "$here/units.txt"
 }
 
 # cpus NAME: numbers of CPUs that are odd, for qemu; what the kernel is told besides.
@@ -54,6 +54,13 @@ cpus() {
     next-arm64) echo 4 ;; # two of them stay offline, see tell()
     rc-*) echo 3 ;;
     *) echo 2 ;;
+    esac
+}
+# The kernel that a guest boots.
+kernel() {
+    case $1 in
+    $units) echo "$cache/stable-arm64/vmlinuz" ;;
+    *) echo "$cache/$1/vmlinuz" ;;
     esac
 }
 tell() { case $1 in next-arm64) echo maxcpus=2 ;; esac; }
@@ -103,6 +110,7 @@ payload_units() {
     cp -r "/usr/lib/$3/gconv/gconv-modules"* "/usr/lib/$3/gconv/UTF-32.so" "$root/usr/lib/$3/gconv/"
     mkdir -p "$root/lib/$3"
     cp -L "/lib/$3/libgcc_s.so.1" "$root/lib/$3/" || exit 1
+    plan $units >"$root/t/${units%-*}"
     while read -r t _; do put "$2/tests/$t" "$root" "$3"; done <"$here/units.txt"
     pack "$root" "$out/$1-units.part"
     cat "$out/$1.cpio" "$out/$1-units.part" >"$out/$1-units.cpio"
@@ -111,7 +119,7 @@ payload_units() {
 # boot NAME: the guest's words to its log. Once more when it said nothing for too long.
 boot() {
     arch=${1##*-} log=$out/$1.log initrd=$out/$arch.cpio name=$1
-    [ "$1" != $units_on ] || initrd=$out/$arch-units.cpio
+    [ "$1" != $units ] || initrd=$out/$arch-units.cpio
     # One thread: the kernel patches its own code at boot, which races with code translated for
     # another virtual CPU. The architecture's own pointer signing takes half of all time.
     case $arch in
@@ -122,7 +130,7 @@ boot() {
     for _ in 1 2; do
         : >"$log.raw"
         timeout $seconds_max "$@" -m 512 -smp "$(cpus "$name")" -display none -nodefaults \
-            -no-reboot -serial "file:$log.raw" -kernel "$cache/$name/vmlinuz" -initrd "$initrd" \
+            -no-reboot -serial "file:$log.raw" -kernel "$(kernel "$name")" -initrd "$initrd" \
             -append "console=$console panic=-1 quiet $(tell "$name") -- /t/${name%-*}" \
             </dev/null >"$out/$name.qemu" 2>&1 &
         emulator=$! n=0
@@ -180,8 +188,7 @@ one() {
     {
         grep -q '^@@ end' "$log" || echo "did not come to its end"
         sed -n 's/^@@ not ok //p; s/^@@ exit [1-9][0-9]* [0-9.]* \(.*\)/\1 failed/p' "$log"
-        judge_insns "$name"
-        judge_features "$name"
+        [ "$name" = $units ] || { judge_insns "$name"; judge_features "$name"; }
     } >"$out/$name.why"
     printf '%s %-15s %-29s %s; %s samples, %s %% whole; %d checks, %d s\n' \
         "$([ -s "$out/$name.why" ] && echo not ok || echo ok)" "$name" \
@@ -194,11 +201,11 @@ one() {
 
 # The guests to boot, the longest first; says which are not to be had.
 guests() {
-    for name in stable-arm64 old-arm64 old-amd64 next-arm64 next-amd64 stable-amd64 rc-arm64 \
+    for name in $units stable-arm64 old-arm64 old-amd64 next-arm64 next-amd64 stable-amd64 rc-arm64 \
         rc-amd64 oldest-arm64 oldest-amd64 stable16k-arm64 next16k-arm64; do
         case " ${ONLY:-$name} " in *" $name "*) ;; *) continue ;; esac
-        case ${MATRIX:+matrix}$name in matrix*16k-*) continue ;; esac
-        if [ -s "$cache/$name/vmlinuz" ]; then
+        case ${MATRIX:+matrix}$name in matrix*16k-* | matrix$units) continue ;; esac
+        if [ -s "$(kernel "$name")" ]; then
             echo "$name" >>"$out/guests"
         else
             case " $required " in
@@ -218,7 +225,7 @@ matrix() {
     guests
     if grep -q -- '-amd64$' "$out/guests"; then payload amd64 "$B" x86_64-linux-gnu; fi
     if grep -q -- '-arm64$' "$out/guests"; then payload arm64 "$B/arm64" aarch64-linux-gnu; fi
-    if grep -qx $units_on "$out/guests"; then payload_units arm64 "$B/arm64" aarch64-linux-gnu; fi
+    if grep -qx $units "$out/guests"; then payload_units arm64 "$B/arm64" aarch64-linux-gnu; fi
     export B
     xargs -r -P "$(nproc)" -n 1 sh "$0" one <"$out/guests" | tee -a "$out/summary"
     # What a guest found wrong is looked at once more, alone: two guests and a busy host are slow,
