@@ -180,6 +180,13 @@ judge_features() {
     ' "$here/features.txt" "$out/$1.features"
 }
 
+# What the verifier walked, and what was sampled.
+figures() {
+    printf '%s; %s samples, %s %% whole; ' \
+        "$(awk '{ printf "%s%s %s", (NR > 1 ? ", " : ""), $2, $3 }' "$out/$1.insns")" \
+        "$(sed -n 's/^@@ samples //p' "$out/$1.log")" "$(sed -n 's/^@@ whole //p' "$out/$1.log")"
+}
+
 # one NAME: boots it, prints its line.
 one() {
     name=$1 start=$(date +%s)
@@ -190,11 +197,10 @@ one() {
         sed -n 's/^@@ not ok //p; s/^@@ exit [1-9][0-9]* [0-9.]* \(.*\)/\1 failed/p' "$log"
         [ "$name" = $units ] || { judge_insns "$name"; judge_features "$name"; }
     } >"$out/$name.why"
-    printf '%s %-15s %-29s %s; %s samples, %s %% whole; %d checks, %d s\n' \
+    printf '%s %-15s %-29s %s%d checks, %d s\n' \
         "$([ -s "$out/$name.why" ] && echo not ok || echo ok)" "$name" \
         "$(sed -n 's/^@@ kernel \([^ ]*\).*/\1/p' "$log")" \
-        "$(awk '{ printf "%s%s %s", (NR > 1 ? ", " : ""), $2, $3 }' "$out/$name.insns")" \
-        "$(sed -n 's/^@@ samples //p' "$log")" "$(sed -n 's/^@@ whole //p' "$log")" \
+        "$([ "$name" = $units ] || figures "$name")" \
         "$(grep -cE '^@@ (ok|exit 0) ' "$log")" $(($(date +%s) - start))
     [ ! -s "$out/$name.why" ] || sed "s|^|  $name: |" "$out/$name.why"
 }
