@@ -7,6 +7,10 @@
  */
 #include "mutate.h"
 
+#include "core/frames.h"
+#include "core/listwalk.h"
+#include "core/runtime.h"
+
 #include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -362,6 +366,77 @@ static void a_list_that_is_being_changed_is_never_told_as_whole(void **state __u
 	}
 }
 
+/* Exchanges a thread's first two lists, each with the seam behind it. False: it has not so many. */
+static bool swap_lists(struct list *l, u64 *words)
+{
+	size_t row = l->width, first = 0, second = 0;
+	u64 swapped[LIST_WORDS_MAX];
+	u32 i;
+
+	for (i = 0; i < l->n && !second; i++)
+		if (words[i * row] == RECIPE_SEAM)
+			*(first ? &second : &first) = (i + 1) * row;
+	if (!second)
+		return false;
+	memcpy(swapped, words + first, (second - first) * sizeof(*words));
+	memcpy(swapped + second - first, words, first * sizeof(*words));
+	memcpy(words, swapped, second * sizeof(*words));
+	return true;
+}
+
+/* How many threads' lists are refused as torn when two of them change places; all others are not. */
+static u32 count_torn_by_order(struct target *t)
+{
+	struct frame_names_total total = { .max = 1 << 20 };
+	struct frame_names *names = frame_names_new(&total);
+	struct runtime_frames *out = calloc(1, sizeof(*out));
+	const struct runtime_choice every = { 0 };
+	struct runtime_found found;
+	struct target_thread thread;
+	struct frames frames = { 0 };
+	u64 words[LIST_WORDS_MAX];
+	struct list l;
+	u32 i, torn = 0;
+
+	assert_true(names && out);
+	runtime_detect(t, &every, &found);
+	assert_int_equal(found.verdict, UNWIND_OK);
+	for (i = 0; target_thread(t, i, &thread); i++) {
+		target_begin(t);
+		if (list_walk(t, &found.recipe, thread.tp, 0, words, &l) != LIST_END_NULL)
+			continue;
+		frames_begin(&frames, names, out);
+		assert_int_equal(runtime_list(t, &found, &l, &frames), UNWIND_OK);
+		if (!swap_lists(&l, words))
+			continue;
+		frames_begin(&frames, names, out);
+		assert_int_equal(runtime_list(t, &found, &l, &frames), UNWIND_TORN);
+		torn++;
+	}
+	free(out);
+	runtime_found_fini(&found);
+	frame_names_free(names);
+	return torn;
+}
+
+/* The places on the C stack of a thread's lists tell in which order they were entered. */
+static void lists_that_are_not_in_the_order_of_the_stack_are_refused(void **state __unused)
+{
+	glob_t tapes;
+	size_t i;
+
+	assert_int_equal(
+		glob("tests/fixtures/cpython/3.1[2-9]*interpreters*.tape", 0, NULL, &tapes), 0);
+	for (i = 0; i < tapes.gl_pathc; i++) {
+		struct target *t = open_fixture(tapes.gl_pathv[i]);
+
+		/* Two threads of these are in another interpreter, or in two. */
+		assert_int_equal(count_torn_by_order(t), 2);
+		target_free(t);
+	}
+	globfree(&tapes);
+}
+
 static void after_a_read_that_hangs_nothing_more_is_read(void **state __unused)
 {
 	size_t i;
@@ -532,6 +607,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(pointers_to_nothing_and_skew_ones_end_in_a_verdict),
 		cmocka_unit_test(memory_that_cannot_be_read_makes_no_frames_that_never_were),
 		cmocka_unit_test(a_list_that_is_being_changed_is_never_told_as_whole),
+		cmocka_unit_test(lists_that_are_not_in_the_order_of_the_stack_are_refused),
 		cmocka_unit_test(after_a_read_that_hangs_nothing_more_is_read),
 		cmocka_unit_test(each_reason_to_refuse_is_told_by_some_recording),
 		cmocka_unit_test(a_file_name_alone_makes_no_runtime),
