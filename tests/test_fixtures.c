@@ -384,38 +384,66 @@ static bool swap_lists(struct list *l, u64 *words)
 	return true;
 }
 
-/* How many threads' lists are refused as torn when two of them change places; all others are not. */
-static u32 count_torn_by_order(struct target *t)
-{
-	struct frame_names_total total = { .max = 1 << 20 };
-	struct frame_names *names = frame_names_new(&total);
-	struct runtime_frames *out = calloc(1, sizeof(*out));
-	const struct runtime_choice every = { 0 };
+/* A recording of a process that is not refused, to walk it by hand. */
+struct by_hand {
+	struct target *t;
 	struct runtime_found found;
-	struct target_thread thread;
+	struct frame_names_total total;
+	struct frame_names *names;
+	struct runtime_frames out;
+};
+
+static struct by_hand *by_hand_new(const char *path)
+{
+	const struct runtime_choice every = { 0 };
+	struct by_hand *h = calloc(1, sizeof(*h));
+
+	assert_non_null(h);
+	h->t = open_fixture(path);
+	h->total.max = 1 << 20;
+	h->names = frame_names_new(&h->total);
+	assert_non_null(h->names);
+	runtime_detect(h->t, &every, &h->found);
+	assert_int_equal(h->found.verdict, UNWIND_OK);
+	return h;
+}
+
+static void by_hand_free(struct by_hand *h)
+{
+	runtime_found_fini(&h->found);
+	frame_names_free(h->names);
+	target_free(h->t);
+	free(h);
+}
+
+static enum verdict verdict_of(struct by_hand *h, const struct list *l)
+{
 	struct frames frames = { 0 };
+
+	frames_begin(&frames, h->names, &h->out);
+	return runtime_list(h->t, &h->found, l, &frames);
+}
+
+/* How many threads' lists are refused as torn when two of them change places; all others are not. */
+static u32 count_torn_by_order(const char *path)
+{
+	struct by_hand *h = by_hand_new(path);
+	struct target_thread thread;
 	u64 words[LIST_WORDS_MAX];
 	struct list l;
 	u32 i, torn = 0;
 
-	assert_true(names && out);
-	runtime_detect(t, &every, &found);
-	assert_int_equal(found.verdict, UNWIND_OK);
-	for (i = 0; target_thread(t, i, &thread); i++) {
-		target_begin(t);
-		if (list_walk(t, &found.recipe, thread.tp, 0, words, &l) != LIST_END_NULL)
+	for (i = 0; target_thread(h->t, i, &thread); i++) {
+		target_begin(h->t);
+		if (list_walk(h->t, &h->found.recipe, thread.tp, 0, words, &l) != LIST_END_NULL)
 			continue;
-		frames_begin(&frames, names, out);
-		assert_int_equal(runtime_list(t, &found, &l, &frames), UNWIND_OK);
+		assert_int_equal(verdict_of(h, &l), UNWIND_OK);
 		if (!swap_lists(&l, words))
 			continue;
-		frames_begin(&frames, names, out);
-		assert_int_equal(runtime_list(t, &found, &l, &frames), UNWIND_TORN);
+		assert_int_equal(verdict_of(h, &l), UNWIND_TORN);
 		torn++;
 	}
-	free(out);
-	runtime_found_fini(&found);
-	frame_names_free(names);
+	by_hand_free(h);
 	return torn;
 }
 
@@ -428,13 +456,46 @@ static void lists_that_are_not_in_the_order_of_the_stack_are_refused(void **stat
 	assert_int_equal(
 		glob("tests/fixtures/cpython/3.1[2-9]*interpreters*.tape", 0, NULL, &tapes), 0);
 	for (i = 0; i < tapes.gl_pathc; i++) {
-		struct target *t = open_fixture(tapes.gl_pathv[i]);
-
 		/* Two threads of these are in another interpreter, or in two. */
-		assert_int_equal(count_torn_by_order(t), 2);
-		target_free(t);
+		assert_int_equal(count_torn_by_order(tapes.gl_pathv[i]), 2);
 	}
 	globfree(&tapes);
+}
+
+/*
+ * Where Debian's libpython3.11 (3.11.2) has a frame that is not filled in yet, read off its code by
+ * objdump: places within _PyEval_EvalFrameDefault behind the store that makes a frame the innermost
+ * one (tstate->cframe; cframe.current_frame), and at the last of the stores that belong before it.
+ */
+static void a_list_is_refused_where_the_loop_has_it_half_made(void **state __unused)
+{
+	static const struct {
+		u32 publish, behind, last, next;
+	} half[] = {
+		{ 0x42, 0x46, 0x63, 0x6b },         { 0x4b9b, 0x4ba3, 0x4bca, 0x4bce },
+		{ 0x4e66, 0x4e6e, 0x4e8d, 0x4e91 }, { 0x5e54, 0x5e5c, 0x5e74, 0x5e78 },
+		{ 0x94f1, 0x94f9, 0x9518, 0x951c },
+	};
+	struct by_hand *h = by_hand_new("tests/fixtures/cpython/3.11-embed-x86_64-park.tape");
+	u64 loop = h->found.loops[0].lo, words[LIST_WORDS_MAX];
+	struct target_thread thread;
+	struct list l;
+	size_t i;
+
+	assert_true(target_thread(h->t, 0, &thread));
+	target_begin(h->t);
+	assert_int_equal(list_walk(h->t, &h->found.recipe, thread.tp, 0, words, &l), LIST_END_NULL);
+	for (i = 0; i < ARRAY_SIZE(half); i++) {
+		l.ip = loop + half[i].publish;
+		assert_int_equal(verdict_of(h, &l), UNWIND_OK);
+		l.ip = loop + half[i].behind;
+		assert_int_equal(verdict_of(h, &l), UNWIND_TORN);
+		l.ip = loop + half[i].last;
+		assert_int_equal(verdict_of(h, &l), UNWIND_TORN);
+		l.ip = loop + half[i].next;
+		assert_int_equal(verdict_of(h, &l), UNWIND_OK);
+	}
+	by_hand_free(h);
 }
 
 static void after_a_read_that_hangs_nothing_more_is_read(void **state __unused)
@@ -608,6 +669,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(memory_that_cannot_be_read_makes_no_frames_that_never_were),
 		cmocka_unit_test(a_list_that_is_being_changed_is_never_told_as_whole),
 		cmocka_unit_test(lists_that_are_not_in_the_order_of_the_stack_are_refused),
+		cmocka_unit_test(a_list_is_refused_where_the_loop_has_it_half_made),
 		cmocka_unit_test(after_a_read_that_hangs_nothing_more_is_read),
 		cmocka_unit_test(each_reason_to_refuse_is_told_by_some_recording),
 		cmocka_unit_test(a_file_name_alone_makes_no_runtime),

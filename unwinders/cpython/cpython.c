@@ -495,10 +495,15 @@ static bool ends_in_root(const struct cpython *s, const struct list *l, const st
 	return is_shim(s, &last) || is_entry(s, &last);
 }
 
-/* The thread has a list that is not filled in yet: see entry.c. */
-static bool in_entry(const struct cpython *s, const struct list *l)
+/* The thread's list is being changed: see entry.c. */
+static bool is_half_made(const struct cpython *s, const struct list *l)
 {
-	return l->ip >= s->entry.lo && l->ip < s->entry.hi;
+	uint32_t i;
+
+	for (i = 0; i < s->nhalf; i++)
+		if (l->ip >= s->half[i].lo && l->ip < s->half[i].hi)
+			return true;
+	return false;
 }
 
 /* Free-threaded: which copy of its code the frame runs. */
@@ -582,7 +587,7 @@ static enum verdict frames(struct target *t, const void *state, const struct lis
 
 	if (l->width != (s->l.frame_owner < 0 ? 2 : 3) + 2)
 		return UNWIND_BAD_LAYOUT;
-	if (in_entry(s, l) || l->end == LIST_END_MISALIGNED || l->end == LIST_END_ORDER)
+	if (is_half_made(s, l) || l->end == LIST_END_MISALIGNED || l->end == LIST_END_ORDER)
 		return UNWIND_TORN;
 	if (!split(s, l, parts, &n) || !in_order(s, parts, n))
 		return UNWIND_TORN;

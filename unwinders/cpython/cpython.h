@@ -13,6 +13,7 @@
 #define STATES_MAX  4096 /* thread states of all of them */
 #define PROOFS_MAX  64   /* threads that the place of thread states is proven on */
 #define NAME_MAX_   512  /* bytes of a name, its NUL included */
+#define HALF_MAX    32   /* places in the loop where a list is half made */
 
 struct cpython {
 	struct layout l; /* offsets: nothing is PLACED any more */
@@ -24,7 +25,8 @@ struct cpython {
 	uint64_t code_type, text_type, bytes_type;
 	struct code_range loops[UNWINDER_LOOPS]; /* the first one begins at the function's entry */
 	uint32_t nloops;
-	struct code_range entry; /* instructions within which a list is not filled in */
+	struct code_range half[HALF_MAX]; /* instructions within which a list is half made */
+	uint32_t nhalf;
 	bool free_threaded;
 	uint8_t head, nhops; /* enum recipe_head; from it to the thread's state */
 	int32_t hop[RECIPE_HOPS];
@@ -53,7 +55,7 @@ enum verdict threads_prove(struct target *t, struct cpython *s, const struct sta
 
 /* The ranges of code that run the eval loop. */
 void loops_find(struct target *t, struct cpython *s);
-/* The instructions at the loop's entry that leave the list half made. */
+/* The instructions of the loop that leave the list half made. */
 void entry_find(struct target *t, struct cpython *s);
 
 /* A code object as it lies in memory now. */
