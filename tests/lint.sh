@@ -4,7 +4,7 @@ bad=0
 say() { echo "lint: $*" >&2; bad=1; }
 
 if command -v clang-format >/dev/null 2>&1; then
-    clang-format --dry-run -Werror bpf/*.[ch] core/*.[ch] tests/*.[ch] tests/fuzz/*.c tests/kernels/*.c \
+    clang-format --dry-run -Werror bpf/*.[ch] core/*.[ch] tests/*.[ch] tests/fuzz/*.c tests/kernels/*.c tests/fixtures/beside.c \
         $(ls unwinders/*.h unwinders/*/*.[ch] 2>/dev/null) || bad=1
 else
     say "clang-format is missing: sh dist/deps.sh live"
