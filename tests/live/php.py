@@ -28,6 +28,9 @@ def name(func):
 def judged(stack):
     """What judge.py can know of a stack: it has marks in place of frames."""
     frames = [f._replace(file=f.file or None) for f in stack if not is_cut(f)]
+    # A program of ours that embeds PHP includes the script from a line of its own (embed_php.c).
+    if [f.func for f in frames[-2:]] == ['include', '{main}'] and 'php-embed' in (frames[-1].file or ''):
+        frames[-2:] = [frames[-2]._replace(func='{main}')]
     # What was freed before it was named says so, and what there were too many of: callers remain.
     gone = [i for i, f in enumerate(frames) if f.func in NO_NAME]
     frames = frames[gone[-1] + 1:] if gone else frames
