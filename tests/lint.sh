@@ -33,6 +33,7 @@ for f in core/*.[ch]; do
             *) say "$f: pprof's schema is not for it" ;; esac; continue ;;
         envelope.pb-c.h) case $name in otlp | envelope) ;;
             *) say "$f: only otlp.c and envelope.c know the schemas of servers" ;; esac; continue ;;
+        otel.pb-c.h) [ "$name" = otel ] || say "$f: only otel.c knows this schema"; continue ;;
         perfetto.pb-c.h) [ "$name" = timeline_perfetto ] || say "$f: only timeline_perfetto.c knows this schema"; continue ;;
         sample*.skel.h) [ "$name" = sampler ] || say "$f: only sampler.c includes the skeleton"; continue ;;
         offcpu*.skel.h) [ "$name" = offcpu ] || say "$f: only offcpu.c includes its skeleton"; continue ;;
