@@ -217,6 +217,38 @@ static void resource(const Otel__Resource *r, struct otel_words *w, u32 *left)
 	}
 }
 
+static bool is_bytes(const ProtobufCBinaryData *b, const char *what)
+{
+	return is((const char *)b->data, b->len, what);
+}
+
+/* The names of what threads say, by key; a name further behind has none. */
+static void thread_keys(const Otel__KeyValue *kv, struct otel_words *w)
+{
+	const Otel__AnyValue *v = kv->n_value ? kv->value[kv->n_value - 1] : NULL;
+	const Otel__ArrayValue *list = v && v->n_array_value ? v->array_value[v->n_array_value - 1]
+							     : NULL;
+	size_t i;
+
+	for (i = 0; list && i < list->n_values && i <= UINT8_MAX && !w->has_route; i++) {
+		const ProtobufCBinaryData *name = &list->values[i]->string_value;
+
+		w->has_route = is_bytes(name, "http.route") || is_bytes(name, "http_route");
+		w->route = (u8)i;
+	}
+}
+
+/* Names: opentelemetry-specification, oteps/profiles/4947-thread-ctx.md */
+static void thread_attribute(const Otel__KeyValue *kv, struct otel_words *w)
+{
+	const ProtobufCBinaryData *text = text_of(kv);
+
+	if (text && is_bytes(&kv->key, "threadlocal.schema_version"))
+		w->threads = is_bytes(text, "tls_v1") || is_bytes(text, "tlsdesc_v1_dev");
+	else if (is_bytes(&kv->key, "threadlocal.attribute_key_map"))
+		thread_keys(kv, w);
+}
+
 /*
  * Taken for a resource, a context is one whose only attribute is named like a message, which begins
  * with the tag of a field 1 or 2 that has a length: no key begins with a control character.
@@ -262,5 +294,7 @@ int otel_payload(const u8 *data, size_t len, struct otel_words *ret)
 		return -EINVAL;
 	for (i = 0; i < c->n_resource; i++)
 		resource(c->resource[i], ret, &left);
+	for (i = 0; i < c->n_attributes && left; i++, left--)
+		thread_attribute(c->attributes[i], ret);
 	return 0;
 }
