@@ -465,6 +465,10 @@ static void words_of_the_process_context(void **state __unused)
 		assert_string_equal(w.service, "pay");
 		assert_string_equal(w.version, "2");
 		assert_string_equal(w.instance, "i1");
+		/* What its threads say; a resource alone does not tell. */
+		assert_int_equal(w.threads, !i);
+		assert_int_equal(w.has_route, !i);
+		assert_int_equal(w.route, 0);
 		/* Cut anywhere it says less, and nothing false. */
 		for (k = 0; k < n[i]; k++) {
 			_cleanup_free_ u8 *cut = malloc(k + 1);

@@ -37,8 +37,8 @@ for path in sorted(glob.glob("%s/*-%s-%s*.pb.gz" % tuple(sys.argv[1:4]))):
                 print("wrong:", names, thread, said)
             none += 1
         elif any(said):
-            between += 1  # the moment between a record that is valid and the call
+            between += 1  # a valid record before the call, or a stack that ends before the function
 print("%s: right %d wrong %d missing %d none %d between %d" % (
     " ".join(sys.argv[2:4]), right, wrong, missing, none, between))
 # One window may have begun before the process was known.
-sys.exit(wrong > 0 or right < 50 or none < 20 or missing * 4 > right or between * 50 > right)
+sys.exit(wrong > 0 or right < 50 or none < 20 or missing * 4 > right or between * 10 > right)
