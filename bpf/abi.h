@@ -137,7 +137,7 @@ struct stack_count {
 
 /*
  * One distinct stack of one epoch. Kernel frames first, each part leaf first, raw addresses; then
- * the interpreter's list, if one was walked.
+ * the interpreter's list, if one was walked; then what the thread works on, if it says so.
  */
 struct stack_event {
 	struct stack_key key;
@@ -146,16 +146,62 @@ struct stack_event {
 	__u32 tid;
 	__u16 nkernel;
 	__u16 nuser;
-	__u32 end;     /* enum stack_end */
-	__u32 in_exec; /* between two images: which one the key means is not certain */
+	__u32 end;      /* enum stack_end */
+	__u16 in_exec;  /* between two images: which one the key means is not certain */
+	__u16 ncontext; /* words of what the thread works on; 0: it says nothing, or is not asked */
 	__u64 list_head;
 	__u64 list_reg;   /* recipe.reg_kept, or 0 */
 	__u32 recipe_gen; /* of struct recipe_entry; 0: no list */
 	__u16 nlist;      /* nodes */
 	__u8 list_width;  /* words a node */
 	__u8 list_end;    /* enum list_end */
-	/* nkernel + nuser addresses, then nlist * list_width words: __u64 each. */
+	/* nkernel + nuser addresses, nlist * list_width words, ncontext words: __u64 each. */
 };
+
+/*
+ * Words of a context: trace id, span id, as many of the route as it takes, in memory order. An id
+ * of zeros is none. The route ends at the first NUL, or with the last word.
+ */
+#define CONTEXT_ID_WORDS  3
+#define CONTEXT_WORDS     16
+#define CONTEXT_ROUTE_MAX ((CONTEXT_WORDS - CONTEXT_ID_WORDS) * 8) /* bytes; the rest is cut */
+
+/*
+ * The record as threads keep it, opentelemetry-specification 4947, thread-local context record: its
+ * first 28 bytes, then {key, length, value} of each attribute.
+ */
+struct context_record {
+	__u64 id[CONTEXT_ID_WORDS];
+	__u8 valid; /* 1; else it is being changed, or none */
+	__u8 flags;
+	__u16 attributes; /* their bytes */
+} __attribute__((packed));
+
+#define CONTEXT_RECORD_BYTES 28
+#define CONTEXT_BYTES_MAX    4096 /* records with more are not believed */
+
+_Static_assert(sizeof(struct context_record) == CONTEXT_RECORD_BYTES, "as the others have it");
+
+/*
+ * How to the record of a thread of this image: p = thread pointer; for each hop p = *(p + hop).
+ * Before the second hop *(p + check) must be at least `module`: how many the vector there has.
+ */
+#define CONTEXT_HOPS        3
+#define CONTEXT_ENTRIES_MAX 4096
+
+struct context_entry {
+	__u64 start_ns;
+	__u32 exec_id;
+	__u32 module;
+	__s32 hop[CONTEXT_HOPS];
+	__s32 check;
+	__u16 nhops;
+	__u8 route; /* its key */
+	__u8 has_route;
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct context_entry) == 40, "context_entry is an ABI between two compilers");
 
 /*
  * When one of the events that a key counts happened; only when asked for. In the ring buffer, after
@@ -170,7 +216,7 @@ struct sample_mark {
 	__u32 tid;
 };
 
-#define STACK_WORDS_MAX (MAX_KERNEL_FRAMES + MAX_USER_FRAMES + LIST_WORDS_MAX)
+#define STACK_WORDS_MAX (MAX_KERNEL_FRAMES + MAX_USER_FRAMES + LIST_WORDS_MAX + CONTEXT_WORDS)
 #define STACK_EVENT_MAX (sizeof(struct stack_event) + STACK_WORDS_MAX * sizeof(__u64))
 
 _Static_assert(sizeof(struct stack_key) == 56, "stack_key is an ABI between two compilers");

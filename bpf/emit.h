@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "bpf/list.h"
+#include "bpf/context.h"
 
 const volatile bool kernel_frames = true;
 const volatile bool filter_on = false; /* only whom the filter has */
@@ -131,6 +131,7 @@ static __always_inline void walk_none(struct scratch *s)
 	w->max_frames = max_frames;
 	s->ev.nkernel = 0;
 	s->ev.in_exec = 0;
+	s->ev.ncontext = 0;
 	list_none(s);
 }
 
@@ -178,7 +179,7 @@ __noinline u64 stack_hash(u32 slot)
 
 	if (!s)
 		return 0;
-	n = s->walk.n + list_words(s);
+	n = s->walk.n + list_words(s) + context_words(s);
 	for (i = 0; i < HASH_ROUND; i++)
 		s->ip[(n + i) & WALK_MASK] = 0;
 	s->hash = hash_seed ^ s->ev.list_reg;
@@ -189,7 +190,7 @@ __noinline u64 stack_hash(u32 slot)
 	h = s->hash ^ ((u64)s->ev.nkernel << 48 | (u64)s->walk.nuser << 32 | s->walk.end << 16 |
 		       s->ev.nlist << 8 | s->ev.list_end);
 	h *= 0x9e3779b97f4a7c15ull;
-	h ^= s->ev.recipe_gen;
+	h ^= s->ev.recipe_gen ^ (u64)context_words(s) << 32;
 	h *= 0x9e3779b97f4a7c15ull;
 	return h ^ h >> 32;
 }
@@ -197,7 +198,7 @@ __noinline u64 stack_hash(u32 slot)
 static __always_inline int send(struct scratch *s)
 {
 	u64 flags = BPF_RB_NO_WAKEUP;
-	u64 n = s->walk.n + list_words(s);
+	u64 n = s->walk.n + list_words(s) + context_words(s);
 
 	/* Checked and used from one register: the verifier knows no other to be equal. */
 	asm volatile("" : "+r"(n));

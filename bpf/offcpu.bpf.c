@@ -642,6 +642,7 @@ int after_switch(u64 *ctx)
 	list_arm(s, &s->ev.key);
 	walk_stack(s, zero, &s->ev.key, walk_how);
 	list_walk(s, zero, task, s->ev.tid, false);
+	context_take(s, zero, task);
 	emit_wait(s, zero, p->n, p->ns, start);
 	p->tid = 0;
 	stat_add(BPF_STAT_WAIT_NS, bpf_ktime_get_ns() - start);

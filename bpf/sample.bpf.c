@@ -162,6 +162,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			list_arm(s, &s->ev.key);
 			walk_stack(s, slot, &s->ev.key, 0);
 			list_walk(s, slot, task, (u32)bpf_get_current_pid_tgid(), false);
+			context_take(s, slot, task);
 			break;
 		case 1:
 			s->ip[w->n & WALK_MASK] = w->ip;

@@ -206,6 +206,7 @@ static __always_inline void walk_current(struct scratch *s, u32 slot, struct tas
 	}
 	list_walk(s, slot, task, task->pid, true);
 	list_fetch(s, slot, task, page_is_ours);
+	context_take(s, slot, task);
 }
 
 /* Registers with which the current task entered the kernel. 0; 1: 32-bit process; 2: unreadable. */

@@ -24,8 +24,7 @@
 #define WALK_ROUND 32 /* frames of one walk_frames() */
 #define HASH_ROUND 16 /* words of one hash_round() */
 
-_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES + LIST_WORDS_MAX + HASH_ROUND <= WALK_MASK,
-	       "ip[] holds a whole stack and a whole list");
+_Static_assert(STACK_WORDS_MAX + HASH_ROUND <= WALK_MASK, "ip[] holds all that a stack may have");
 
 /* What is known of the frame's registers, besides sp. */
 #define KNOW_FP  1
@@ -67,6 +66,15 @@ struct walk {
 	struct unwind_wide wide;
 };
 
+/* Between the steps of reading a thread's context (bpf/context.h). */
+struct context_walk {
+	u64 at, end; /* attributes that are not looked at yet */
+	u64 value;
+	u32 value_len;
+	u32 key;
+	u64 words[CONTEXT_WORDS];
+};
+
 /*
  * State of one walk. Where nothing else says so, the map has one per CPU, slot 0. Programs that can
  * be preempted take theirs from an array (WALK_SCRATCH_ARRAY): first one slot per CPU for those
@@ -80,6 +88,7 @@ struct scratch {
 	struct recipe_walk list;
 	u64 list_reg, list_kept; /* registers that the recipe asks for */
 	u64 hash;
+	struct context_walk context;
 	struct stack_event ev;
 	u64 ip[WALK_MASK + 1]; /* directly behind ev: what is sent is one run of bytes */
 };

@@ -2,6 +2,7 @@
 /* Shelf: edge. See agent.h. */
 #include "agent.h"
 
+#include "context.h"
 #include "cpus.h"
 #include "features.h"
 #include "identity.h"
@@ -65,6 +66,7 @@ struct agent {
 	struct line *line;
 	struct perfmaps *perfmaps;
 	struct identities *identities;
+	struct contexts *contexts; /* NULL: nobody asks what threads work on */
 	struct {
 		struct window *w;
 		struct naming *naming; /* NULL: done, or no memory for it */
@@ -243,6 +245,7 @@ static void make_offcpu(struct agent *a, const struct agent_options *o)
 		.lock_only = !o->offcpu,
 		.kernel_frames = o->kernel_frames,
 		.marks = o->marks,
+		.thread_context = o->thread_context,
 		.only_pids = o->only_pids,
 		.min_age_ns = o->identity.min_age_ns,
 		.max_frames = o->max_frames,
@@ -297,6 +300,17 @@ static struct identities *make_identities(struct agent *a, const struct agent_op
 	return identities_new(a->procs, a->reader, &io);
 }
 
+static struct contexts *make_contexts(struct agent *a)
+{
+	const struct contexts_kernel kernel = {
+		.arg = a->sampler,
+		.arm = sampler_context_arm,
+		.disarm = sampler_context_disarm,
+	};
+
+	return contexts_new(a->procs, a->reader, &kernel);
+}
+
 /* Until the stacks that were read with it are joined. */
 static void on_mark(void *arg, const struct sample_mark *mark)
 {
@@ -314,6 +328,7 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 		.kernel_frames = o->kernel_frames,
 		.max_frames = o->max_frames,
 		.marks = o->marks,
+		.thread_context = o->thread_context,
 		.only_pids = o->only_pids,
 		.min_age_ns = o->identity.min_age_ns,
 		.news_pause_ns = o->table_bytes ? NEWS_PAUSE_NS : 0,
@@ -366,6 +381,10 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	if (o->table_bytes)
 		a->tables = make_tables(a, o->table_bytes);
 	err = o->runtimes ? make_runtimes(a, o->runtimes) : 0;
+	if (!err && o->thread_context) {
+		a->contexts = make_contexts(a);
+		err = a->contexts ? 0 : -ENOMEM;
+	}
 	lo.runtimes = a->runtimes;
 	lo.perfmaps = a->perfmaps;
 	lo.identities = a->identities;
@@ -410,6 +429,7 @@ void agent_free(struct agent *a)
 	runtimes_free(a->runtimes);
 	threads_free(a->threads);
 	offcpu_free(a->offcpu);
+	contexts_free(a->contexts);
 	sampler_free(a->sampler);
 	sideband_free(a->sideband);
 	line_free(a->line);
@@ -562,6 +582,8 @@ static void cycle(struct agent *a)
 		runtimes_round(a->runtimes, now_monotonic());
 	perfmaps_round(a->perfmaps, now_monotonic());
 	identities_round(a->identities, now_monotonic());
+	if (a->contexts)
+		contexts_round(a->contexts, now_monotonic());
 }
 
 /* --- names ----------------------------------------------------------------------------------- */

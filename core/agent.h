@@ -40,6 +40,7 @@ struct agent_options {
 	bool with_cmdline;
 	bool no_cpu;           /* nothing is sampled on CPU, only what follows is recorded */
 	bool marks;            /* windows hold each event with its time */
+	bool thread_context;   /* samples carry what their threads say that they work on */
 	bool offcpu, lock;     /* sample types to record besides */
 	bool offcpu_tables;    /* user stacks of waits by tables; else by frame pointers */
 	u64 offcpu_min_ns;     /* shorter waits are dropped; 0: none is */

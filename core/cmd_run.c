@@ -191,6 +191,7 @@ static int start_agent(struct daemon *d)
 		.offcpu = c->offcpu,
 		.lock = c->lock,
 		.offcpu_tables = c->offcpu_dwarf,
+		.thread_context = c->thread_context,
 		.offcpu_min_ns = config_offcpu_min_ns(c),
 		.table_bytes = config_table_bytes(c),
 	};

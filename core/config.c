@@ -100,6 +100,8 @@ static const struct row rows[] = {
 	     "walk the stacks of waits by unwind tables, if dwarf_unwind is on; else by frame pointers"),
 	BOOL("ebpf_profiler", "lock", lock, "false",
 	     "profile the time spent waiting for locks (futexes) as a type of its own"),
+	BOOL("ebpf_profiler", "thread_context", thread_context, "false",
+	     "label samples with the trace, span and route that their threads publish"),
 	BOOL("ebpf_profiler", "python_stacks", python_stacks, "true",
 	     "walk the stacks of Python code, 3.13 and newer"),
 	OPTIONAL_STRING(TYPE_NAMES, "ebpf_profiler", "runtime_stacks", runtime_stacks,
@@ -226,8 +228,18 @@ static_assert(MANY_MAX >= CONFIG_MAX_UPLOADS, "the largest max");
 
 /* Names that profiles already carry with a meaning of our own. */
 static const char *const reserved_labels[] = {
-	"host", "process.executable", "process.command_line", "pid", "thread.name", "thread.state",
-	"wait", "lock.address",       "lock.holder",
+	"host",
+	"process.executable",
+	"process.command_line",
+	"pid",
+	"thread.name",
+	"thread.state",
+	"wait",
+	"lock.address",
+	"lock.holder",
+	"trace_id",
+	"span_id",
+	"http.route",
 };
 
 struct parse {

@@ -48,6 +48,7 @@ struct config {
 	u32 table_memory_mb;
 	double cpu_budget;
 	bool offcpu, offcpu_dwarf, lock;
+	bool thread_context;
 	double offcpu_min_ms;
 	bool python_stacks;
 	char *runtime_stacks; /* names separated by commas or blanks */

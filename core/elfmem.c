@@ -121,6 +121,24 @@ static void take_dynamic(struct elfmem *m, const Elf64_Dyn *d)
 	case DT_HASH:
 		m->sysv_hash = dynamic_address(m, d->d_un.d_ptr);
 		break;
+	case DT_RELA:
+		m->relocs[0] = dynamic_address(m, d->d_un.d_ptr);
+		break;
+	case DT_RELASZ:
+		m->relocs_size[0] = d->d_un.d_val;
+		break;
+	case DT_JMPREL:
+		m->relocs[1] = dynamic_address(m, d->d_un.d_ptr);
+		break;
+	case DT_PLTRELSZ:
+		m->relocs_size[1] = d->d_un.d_val;
+		break;
+	case DT_DEBUG: /* for the loader to fill in, in the program only */
+		m->executable = true;
+		break;
+	case DT_FLAGS_1:
+		m->executable |= (d->d_un.d_val & DF_1_PIE) != 0;
+		break;
 	}
 }
 
@@ -176,6 +194,7 @@ static int open_phdrs(const struct elfmem_source *src, u64 base, const u8 *page,
 	if (!first)
 		return -ENOEXEC;
 	m->machine = eh->e_machine;
+	m->executable = eh->e_type == ET_EXEC;
 	m->bias = base - (first->p_vaddr - first->p_offset);
 	m->head_len = (u32)MIN(first->p_filesz + first->p_offset, ELFMEM_PAGE);
 	m->head_hash = hash_bytes(page, m->head_len);
@@ -188,6 +207,10 @@ static int open_phdrs(const struct elfmem_source *src, u64 base, const u8 *page,
 		if (ph[i].p_type == PT_GNU_EH_FRAME) {
 			m->eh_frame_hdr = m->bias + ph[i].p_vaddr;
 			m->eh_frame_hdr_size = ph[i].p_memsz;
+		}
+		if (ph[i].p_type == PT_TLS) {
+			m->tls_size = ph[i].p_memsz;
+			m->tls_align = ph[i].p_align;
 		}
 	}
 	return read_gnu_hash(src, m);
@@ -294,6 +317,7 @@ static int try_symbol(struct search *s, u32 i)
 	*s->ret = (struct elfmem_symbol){
 		.value = sym.st_value,
 		.size = sym.st_size,
+		.index = i,
 		.tls = ELF64_ST_TYPE(sym.st_info) == STT_TLS,
 		.absolute = sym.st_shndx == SHN_ABS,
 	};

@@ -35,6 +35,9 @@ struct elfmem {
 	/* Addresses; 0: not there. */
 	u64 symtab, strtab, gnu_hash, sysv_hash, eh_frame_hdr;
 	u64 strtab_size, eh_frame_hdr_size;
+	u64 relocs[2], relocs_size[2]; /* Elf64_Rela; the second: those of the PLT */
+	u64 tls_size, tls_align;       /* of the thread-local block; size 0: none */
+	bool executable;               /* the program itself, no library */
 	/* Of the GNU hash table. */
 	u32 nbuckets, first_symbol, filter_words, filter_shift;
 	u64 *filter; /* owned; NULL: too large to keep, or none */
@@ -43,6 +46,7 @@ struct elfmem {
 struct elfmem_symbol {
 	u64 value; /* ELF virtual address, or the offset in the thread-local block */
 	u64 size;
+	u32 index; /* in .dynsym */
 	bool tls;
 	bool absolute; /* not moved by the bias */
 };

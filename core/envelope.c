@@ -155,11 +155,13 @@ static const char *service_name(const struct profile *p)
 
 /* --- pyroscope -------------------------------------------------------------------------------- */
 
-/* Each distinct set of labels is a series there, of which a tenant may have some thousands. */
-static const char *const many_valued[] = { "thread.name", "thread.state",
-					   "wait",        "lock.address",
-					   "lock.holder", "process.command_line",
-					   NULL };
+/*
+ * Each distinct set of labels is a series there, of which a tenant may have some thousands; but
+ * span_id, which it keeps beside them (pkg/pprof, SpanIDLabelName).
+ */
+static const char *const many_valued[] = { "thread.name",  "thread.state", "wait",
+					   "lock.address", "lock.holder",  "process.command_line",
+					   "trace_id",     "http.route",   NULL };
 
 static int pack_push(const struct profile *p, const char *host, u8 *raw, size_t len,
 		     struct envelope *e)

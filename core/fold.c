@@ -8,6 +8,7 @@
 
 #include "htab.h"
 #include "module.h"
+#include "stat.h"
 #include "strtab.h"
 
 #include <assert.h>
@@ -19,6 +20,7 @@ struct fold_index {
 	struct htab locations, stacks, labels, identities, profiles, samples;
 	struct fold_ref *refs; /* what the entries of `samples` mean */
 	u32 nrefs, refs_cap;
+	u32 ncontexts;     /* label sets with one */
 	u32 sample_frames; /* sum over all refs */
 	u32 locations_cap, frames_cap, stacks_cap, labels_cap, identities_cap, profiles_cap;
 };
@@ -227,23 +229,36 @@ static int identity_get(struct window *w, const char *const *who, u64 *ret)
 	return 0;
 }
 
+static int add_labels(struct window *w, struct label_set *l, const struct sample_label *labels,
+		      u32 n)
+{
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < n && !err; i++) {
+		l->labels[l->nlabels].key = labels[i].key;
+		err = intern(w, labels[i].value, &l->labels[l->nlabels++].value);
+	}
+	return err;
+}
+
 static int labels_get(struct window *w, const struct sample *s, u32 *ret)
 {
 	struct fold_index *x = w->index;
-	struct label_set l = { .pid = s->pid, .nlabels = s->nlabels };
-	u32 pos, i;
+	bool full = s->ncontext && x->ncontexts == WINDOW_MAX_CONTEXTS;
+	u32 ncontext = full ? 0 : s->ncontext, pos, i;
+	struct label_set l = { .pid = s->pid };
 	u64 hash;
 	int err;
 
 	if ((err = intern(w, s->exe, &l.exe)) || (err = intern(w, s->cmdline, &l.cmdline)) ||
 	    (err = intern(w, s->thread, &l.thread)) || (err = identity_get(w, s->who, &l.identity)))
 		return err;
-	for (i = 0; i < l.nlabels; i++) {
-		l.labels[i].key = s->labels[i].key;
-		err = intern(w, s->labels[i].value, &l.labels[i].value);
-		if (err)
-			return err;
-	}
+	if ((err = add_labels(w, &l, s->labels, s->nlabels)) ||
+	    (err = add_labels(w, &l, s->context, ncontext)))
+		return err;
+	if (full)
+		stat_inc(STAT_contexts_dropped);
 	/* All texts are interned and nothing is padding: equal sets are equal bytes. */
 	hash = hash_bytes(&l, sizeof(l));
 	for (pos = htab_start(&x->labels, hash); htab_next(&x->labels, hash, &pos, &i);) {
@@ -257,6 +272,7 @@ static int labels_get(struct window *w, const struct sample *s, u32 *ret)
 		err = htab_insert(&x->labels, hash, w->nlabels);
 	if (err)
 		return err;
+	x->ncontexts += ncontext != 0;
 	w->labels[w->nlabels] = l;
 	*ret = w->nlabels++;
 	return 0;

@@ -15,8 +15,13 @@
 #define WINDOW_MAX_PROFILES  (1u << 16)
 #define WINDOW_MAX_SAMPLES   (1u << 20) /* of all profiles together */
 #define WINDOW_MAX_FRAMES    (1u << 24) /* of all stacks, and of all samples' stacks */
-#define WINDOW_MAX_EVENTS    (1u << 21)
-#define WINDOW_MAX_TEXT      (64u << 20) /* bytes of all strings */
+/*
+ * Label sets with what threads worked on, of which each span makes another. Once there are so many,
+ * further stacks go without it, and are counted.
+ */
+#define WINDOW_MAX_CONTEXTS (1u << 14)
+#define WINDOW_MAX_EVENTS   (1u << 21)
+#define WINDOW_MAX_TEXT     (64u << 20) /* bytes of all strings */
 
 /* A distinct frame. Names of native frames are filled in by names_resolve() (names.h). */
 struct location {
@@ -47,7 +52,7 @@ struct label_set {
 	u64 identity; /* in window.identities */
 	u32 pid;
 	u32 nlabels;
-	struct sample_label labels[SAMPLE_LABELS_MAX];
+	struct sample_label labels[SAMPLE_LABELS_MAX + SAMPLE_CONTEXT_MAX];
 };
 
 struct profile_sample {

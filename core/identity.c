@@ -397,7 +397,7 @@ static const struct otel_words *said(const struct otel_words *w)
 static void keep(struct otel_words **at, const struct otel_words *w)
 {
 	bool silent = !*w->service && !*w->version && !*w->instance && !*w->own_service &&
-		      !w->opted_out;
+		      !w->opted_out && !w->threads;
 
 	if (silent) {
 		free(*at);
@@ -577,6 +577,16 @@ const struct identity *identities_of(struct identities *ids, struct process *p)
 	if (e->id.left_out && !e->told)
 		tell_verdict(ids, p, e); /* its start was not known then */
 	return &e->id;
+}
+
+bool identities_threads(const struct process *p, bool *ret_has_route, u8 *ret_route)
+{
+	const struct entry *e = p->identity;
+	const struct otel_words *w = said(e && !e->id.left_out ? e->words : NULL);
+
+	*ret_has_route = w->has_route;
+	*ret_route = w->route;
+	return w->threads;
 }
 
 bool identities_kernel(struct identities *ids, const struct stack_key *key)

@@ -67,5 +67,7 @@ const struct identity *identities_of(struct identities *ids, struct process *p);
 bool identities_kernel(struct identities *ids, const struct stack_key *key);
 /* Looks again at those whose time has come; a few per call. */
 void identities_round(struct identities *ids, u64 now_ns);
+/* Does the process publish what its threads work on? As far as is known by now. */
+bool identities_threads(const struct process *p, bool *ret_has_route, u8 *ret_route);
 /* The label's name; static. */
 const char *identity_label_name(enum identity_label label);

@@ -49,7 +49,8 @@ struct offcpu {
 };
 
 static const char *const shared_maps[] = {
-	"stats", "stacks", "filter", "slabs", "procs", "recipes", "heads", ".data.shared",
+	"stats",   "stacks", "filter",   "slabs",        "procs",
+	"recipes", "heads",  "contexts", ".data.shared",
 };
 
 _Static_assert(sizeof(struct offcpu_bpf__rodata) == sizeof(struct offcpu_tw5_bpf__rodata) &&
@@ -178,6 +179,7 @@ static int set_constants(struct offcpu *o)
 		seed = now_monotonic();
 	ro->kernel_frames = o->o.kernel_frames;
 	ro->marks = o->o.marks;
+	ro->thread_context = o->o.thread_context;
 	ro->filter_on = o->o.only_pids;
 	ro->min_age_ns = o->o.min_age_ns;
 	ro->max_frames = MIN(o->o.max_frames, (u32)MAX_USER_FRAMES);

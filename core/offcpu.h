@@ -29,9 +29,10 @@ struct offcpu_options {
 	bool lock;      /* futexes and who holds them become part of the key */
 	bool lock_only; /* and no other wait is of interest */
 	bool kernel_frames;
-	bool marks;     /* as the sampler's */
-	bool only_pids; /* the sampler's choice */
-	u64 min_age_ns; /* likewise */
+	bool marks;          /* as the sampler's */
+	bool thread_context; /* likewise */
+	bool only_pids;      /* the sampler's choice */
+	u64 min_age_ns;      /* likewise */
 	u32 max_frames;
 	u64 news_pause_ns;     /* as the sampler's */
 	struct reader *reader; /* for stacks of threads that still wait; borrowed */

@@ -2,6 +2,8 @@
 /* Shelf: books. See otel.h. */
 #include "otel.h"
 
+#include "otel.pb-c.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -193,141 +195,106 @@ int otel_header(const u8 data[OTEL_HEADER], struct otel_header *ret)
 	return ret->size > OTEL_PAYLOAD_MAX ? -E2BIG : 0;
 }
 
-/* A piece of a protobuf message. */
-struct piece {
-	const u8 *at, *end;
-};
-
-static bool varint(struct piece *p, u64 *ret)
+/* The attribute's text; NULL: it has none. */
+static const ProtobufCBinaryData *text_of(const Otel__KeyValue *kv)
 {
-	u32 shift;
+	const Otel__AnyValue *v = kv->n_value ? kv->value[kv->n_value - 1] : NULL;
 
-	*ret = 0;
-	for (shift = 0; shift < 64 && p->at < p->end; shift += 7) {
-		u8 byte = *p->at++;
+	return v && v->n_string_value ? &v->string_value[v->n_string_value - 1] : NULL;
+}
 
-		*ret |= (u64)(byte & 0x7f) << shift;
-		if (!(byte & 0x80))
+static void resource(const Otel__Resource *r, struct otel_words *w, u32 *left)
+{
+	size_t i;
+
+	for (i = 0; i < r->n_attributes && *left; i++, (*left)--) {
+		const Otel__KeyValue *kv = r->attributes[i];
+		const ProtobufCBinaryData *text = text_of(kv);
+
+		if (text)
+			attribute(w, (const char *)kv->key.data, kv->key.len,
+				  (const char *)text->data, text->len);
+	}
+}
+
+static bool is_bytes(const ProtobufCBinaryData *b, const char *what)
+{
+	return is((const char *)b->data, b->len, what);
+}
+
+/* The names of what threads say, by key; a name further behind has none. */
+static void thread_keys(const Otel__KeyValue *kv, struct otel_words *w)
+{
+	const Otel__AnyValue *v = kv->n_value ? kv->value[kv->n_value - 1] : NULL;
+	const Otel__ArrayValue *list = v && v->n_array_value ? v->array_value[v->n_array_value - 1]
+							     : NULL;
+	size_t i;
+
+	for (i = 0; list && i < list->n_values && i <= UINT8_MAX && !w->has_route; i++) {
+		const ProtobufCBinaryData *name = &list->values[i]->string_value;
+
+		w->has_route = is_bytes(name, "http.route") || is_bytes(name, "http_route");
+		w->route = (u8)i;
+	}
+}
+
+/* Names: opentelemetry-specification, oteps/profiles/4947-thread-ctx.md */
+static void thread_attribute(const Otel__KeyValue *kv, struct otel_words *w)
+{
+	const ProtobufCBinaryData *text = text_of(kv);
+
+	if (text && is_bytes(&kv->key, "threadlocal.schema_version"))
+		w->threads = is_bytes(text, "tls_v1") || is_bytes(text, "tlsdesc_v1_dev");
+	else if (is_bytes(&kv->key, "threadlocal.attribute_key_map"))
+		thread_keys(kv, w);
+}
+
+/*
+ * Taken for a resource, a context is one whose only attribute is named like a message, which begins
+ * with the tag of a field 1 or 2 that has a length: no key begins with a control character.
+ */
+static bool is_resource(const Otel__Resource *r)
+{
+	size_t i;
+
+	for (i = 0; i < r->n_attributes; i++) {
+		const ProtobufCBinaryData *key = &r->attributes[i]->key;
+
+		if (key->len && *key->data != 0x0a && *key->data != 0x12)
 			return true;
 	}
 	return false;
 }
 
-/*
- * The next field; its content when it has a length, else empty. 1, 0 at the end, or -EINVAL. Each
- * call moves on, so whoever loops is bound by the message's length.
- */
-static int next_field(struct piece *p, u32 *ret_field, struct piece *ret)
+static void free_resource(Otel__Resource **r)
 {
-	u64 tag, n;
-
-	if (p->at == p->end)
-		return 0;
-	if (!varint(p, &tag))
-		return -EINVAL;
-	*ret_field = (u32)(tag >> 3);
-	*ret = (struct piece){ p->at, p->at };
-	switch (tag & 7) {
-	case 0:
-		return varint(p, &n) ? 1 : -EINVAL;
-	case 1:
-		n = 8;
-		break;
-	case 5:
-		n = 4;
-		break;
-	case 2:
-		if (!varint(p, &n))
-			return -EINVAL;
-		break;
-	default:
-		return -EINVAL;
-	}
-	if (n > (u64)(p->end - p->at))
-		return -EINVAL;
-	*ret = (struct piece){ p->at, p->at + n };
-	p->at += n;
-	if ((tag & 7) != 2)
-		ret->at = ret->end;
-	return 1;
+	otel__resource__free_unpacked(*r, NULL);
 }
 
-/* KeyValue { key = 1; value = 2: AnyValue { string_value = 1 } } */
-static int key_value(struct piece p, struct otel_words *w)
+static void free_context(Otel__ProcessContext **c)
 {
-	struct piece key = { 0 }, value = { 0 }, text = { 0 }, f;
-	u32 field;
-	int r;
-
-	while ((r = next_field(&p, &field, &f)) > 0) {
-		if (field == 1)
-			key = f;
-		else if (field == 2)
-			value = f;
-	}
-	while (!r && (r = next_field(&value, &field, &f)) > 0) {
-		if (field == 1)
-			text = f;
-		r = 0;
-	}
-	if (!r && key.at && text.at)
-		attribute(w, (const char *)key.at, (size_t)(key.end - key.at),
-			  (const char *)text.at, (size_t)(text.end - text.at));
-	return r;
+	otel__process_context__free_unpacked(*c, NULL);
 }
 
-/*
- * Is it a KeyValue, and no Resource? The first field of one is text, of the other a message that
- * begins with the tag of a field 1 or 2 that has a length: no key begins with a control character.
- */
-static bool is_key_value(struct piece p)
-{
-	struct piece f;
-	u32 field;
-
-	return next_field(&p, &field, &f) > 0 && field == 1 &&
-	       (f.at == f.end || (*f.at != 0x0a && *f.at != 0x12));
-}
-
-/* Attributes, at most *left: Resource { attributes = 1 } */
-static int resource(struct piece p, struct otel_words *w, u32 *left)
-{
-	struct piece f;
-	u32 field;
-	int r = 0;
-
-	while (*left && !r && (r = next_field(&p, &field, &f)) > 0) {
-		r = 0;
-		if (field == 1) {
-			(*left)--;
-			r = key_value(f, w);
-		}
-	}
-	return r;
-}
-
-/*
- * ProcessContext { resource = 1; attributes = 2 }, or, as the first SDKs have it, the Resource
- * alone.
- */
 int otel_payload(const u8 *data, size_t len, struct otel_words *ret)
 {
-	struct piece whole = { data, data + len }, p = whole, f;
-	u32 field, left = ATTRIBUTES_MAX;
-	int r;
+	_cleanup_(free_resource) Otel__Resource *alone = otel__resource__unpack(NULL, len, data);
+	_cleanup_(free_context) Otel__ProcessContext *c = NULL;
+	u32 left = ATTRIBUTES_MAX;
+	size_t i;
 
 	*ret = (struct otel_words){ 0 };
-	r = next_field(&p, &field, &f);
-	if (r > 0 && field == 1 && is_key_value(f)) {
-		f = whole;
-		p.at = p.end;
+	/* As the first SDKs have it. */
+	if (alone && is_resource(alone)) {
+		resource(alone, ret, &left);
+		return 0;
 	}
-	while (r > 0) {
-		r = field == 1 ? resource(f, ret, &left) : 0;
-		if (!r)
-			r = next_field(&p, &field, &f);
-	}
-	if (r)
-		*ret = (struct otel_words){ 0 };
-	return r;
+	c = otel__process_context__unpack(NULL, len, data);
+	if (!c)
+		return -EINVAL;
+	for (i = 0; i < c->n_resource; i++)
+		resource(c->resource[i], ret, &left);
+	for (i = 0; i < c->n_attributes && left; i++, left--)
+		thread_attribute(c->attributes[i], ret);
+	return 0;
 }

@@ -25,6 +25,9 @@ struct otel_words {
 	char instance[OTEL_TEXT_MAX + 1];
 	char own_service[OTEL_TEXT_MAX + 1]; /* of our own variable; from the environment only */
 	bool opted_out;                      /* likewise */
+	/* Of the process context only: threads tell what they work on, and the route's key. */
+	bool threads, has_route;
+	u8 route;
 };
 
 /*

@@ -44,6 +44,11 @@ struct attribute {
 	Envelope__AnyValue value;
 };
 
+/* A span, by the numbers of its ids' texts in the pprof. */
+struct link {
+	s64 trace, span;
+};
+
 struct builder {
 	struct pprof_in *in;
 	const Pprof__Profile *pb;
@@ -51,10 +56,11 @@ struct builder {
 	Envelope__Dictionary dict;
 	s32 *text_of; /* by number of a text of the pprof: its number here; 0: not needed yet */
 	s32 own[TEXTS];
-	struct htab stacks_by_ids, attributes_by_value;
+	struct htab stacks_by_ids, attributes_by_value, links_by_ids;
 	const Pprof__Sample **stack_of; /* by stack: a sample that has it */
 	struct attribute *attributes;
-	u32 nstacks, stacks_cap, nattributes, attributes_cap;
+	struct link *links;
+	u32 nstacks, stacks_cap, nattributes, attributes_cap, nlinks, links_cap;
 	Envelope__ArrayValue comments;
 };
 
@@ -62,6 +68,8 @@ static void builder_fini(struct builder *b)
 {
 	htab_fini(&b->stacks_by_ids);
 	htab_fini(&b->attributes_by_value);
+	htab_fini(&b->links_by_ids);
+	free(b->links);
 	free(b->stack_of);
 	free(b->attributes);
 }
@@ -379,11 +387,101 @@ static bool is_resource(const char *key)
 	return !strcmp(key, "host") || !strcmp(key, "container");
 }
 
-static void put_labels(struct builder *b, const Pprof__Sample *s, Envelope__Sample *to)
+/* --- links ------------------------------------------------------------------------------------ */
+
+#define TRACE_ID 16
+#define SPAN_ID  8
+
+static s32 digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Bytes of an id of so many; false: the text is none. */
+static bool parse_id(const char *s, u8 *dst, size_t len)
 {
 	size_t i;
 
+	if (strlen(s) != 2 * len)
+		return false;
+	for (i = 0; i < 2 * len; i++) {
+		if (digit(s[i]) < 0)
+			return false;
+		dst[i / 2] = (u8)(dst[i / 2] << 4 | digit(s[i]));
+	}
+	return true;
+}
+
+/* The span that a sample names by two labels; false: none. */
+static bool find_link(const struct builder *b, const Pprof__Sample *s, struct link *ret)
+{
+	u8 id[TRACE_ID];
+	size_t i;
+
+	*ret = (struct link){ 0 };
+	for (i = 0; i < s->n_label; i++) {
+		const Pprof__Label *l = s->label[i];
+		const char *key = b->pb->string_table[l->key];
+
+		if (!strcmp(key, "trace_id") && parse_id(b->pb->string_table[l->str], id, TRACE_ID))
+			ret->trace = l->str;
+		if (!strcmp(key, "span_id") && parse_id(b->pb->string_table[l->str], id, SPAN_ID))
+			ret->span = l->str;
+	}
+	return ret->trace && ret->span;
+}
+
+static bool is_linked(const struct builder *b, const Pprof__Label *l)
+{
+	const char *key = b->pb->string_table[l->key];
+
+	return !strcmp(key, "trace_id") || !strcmp(key, "span_id");
+}
+
+/* Its place in the table; 0, which is "none", after a failure. */
+static s32 link_index(struct builder *b, const struct link *link)
+{
+	u64 hash = hash_mix((u64)link->trace, (u64)link->span);
+	u32 pos, i;
+
+	for (pos = htab_start(&b->links_by_ids, hash); htab_next(&b->links_by_ids, hash, &pos, &i);)
+		if (b->links[i].trace == link->trace && b->links[i].span == link->span)
+			return (s32)i + 1;
+	if (!b->err)
+		b->err = VEC_RESERVE(b->links, b->links_cap, b->nlinks + 1, INT32_MAX - 1);
+	if (!b->err)
+		b->err = htab_insert(&b->links_by_ids, hash, b->nlinks);
+	if (b->err)
+		return 0;
+	b->links[b->nlinks++] = *link;
+	return (s32)b->nlinks;
+}
+
+static void put_links(struct builder *b)
+{
+	Envelope__Link **list = LIST(b, b->nlinks + 1, Envelope__Link, envelope__link__init);
+	u8 *ids = alloc(b, b->nlinks, TRACE_ID + SPAN_ID);
+	u32 i;
+
+	for (i = 0; list && ids && i < b->nlinks; i++, ids += TRACE_ID + SPAN_ID) {
+		parse_id(b->pb->string_table[b->links[i].trace], ids, TRACE_ID);
+		parse_id(b->pb->string_table[b->links[i].span], ids + TRACE_ID, SPAN_ID);
+		list[i + 1]->trace_id = (ProtobufCBinaryData){ TRACE_ID, ids };
+		list[i + 1]->span_id = (ProtobufCBinaryData){ SPAN_ID, ids + TRACE_ID };
+	}
+	b->dict.link_table = list;
+	b->dict.n_link_table = b->nlinks + 1;
+}
+
+static void put_labels(struct builder *b, const Pprof__Sample *s, Envelope__Sample *to)
+{
+	struct link link;
+	bool linked = find_link(b, s, &link);
+	size_t i;
+
 	to->attribute_indices = alloc(b, s->n_label, sizeof(*to->attribute_indices));
+	if (linked)
+		to->link_index = link_index(b, &link);
 	if (!to->attribute_indices)
 		return;
 	for (i = 0; i < s->n_label; i++) {
@@ -391,7 +489,7 @@ static void put_labels(struct builder *b, const Pprof__Sample *s, Envelope__Samp
 		const char *name = b->pb->string_table[l->key];
 		s32 key;
 
-		if (is_resource(name))
+		if (is_resource(name) || (linked && is_linked(b, l)))
 			continue;
 		key = strcmp(name, "process.executable") ? text(b, l->key)
 							 : own_text(b, TEXT_EXECUTABLE);
@@ -551,8 +649,6 @@ static void put_tables(struct builder *b)
 	put_mappings(b);
 	put_functions(b);
 	put_locations(b);
-	b->dict.link_table = LIST(b, 1, Envelope__Link, envelope__link__init);
-	b->dict.n_link_table = 1;
 }
 
 static int pack(const Envelope__ExportRequest *request, size_t max, u8 **ret, size_t *ret_len)
@@ -592,6 +688,7 @@ int otlp_pack(struct pprof_in *in, const struct otlp_source *from, size_t max, u
 	for (i = 0; sp.profiles && i < b.pb->n_sample_type && !b.err; i++)
 		put_profile(&b, from, i, sp.profiles[sp.n_profiles++]);
 	put_stacks(&b);
+	put_links(&b);
 	put_attributes(&b);
 	if (b.err)
 		return b.err;

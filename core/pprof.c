@@ -539,9 +539,12 @@ static void add_shared_label(struct builder *b, struct label_list *list, enum sh
 
 static bool reserved_label(const char *key)
 {
-	static const char *const names[] = { "host", "process.executable", "thread.name",
-					     "pid",  "thread.state",       "process.command_line",
-					     "wait", "lock.address",       "lock.holder" };
+	static const char *const names[] = { "host",         "process.executable",
+					     "thread.name",  "pid",
+					     "thread.state", "process.command_line",
+					     "wait",         "lock.address",
+					     "lock.holder",  "trace_id",
+					     "span_id",      "http.route" };
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(names); i++)

@@ -36,6 +36,7 @@ struct process {
 	struct process_maps *maps;
 	void *published;              /* tables.c: what the BPF programs know of it */
 	void *identity;               /* identity.c: who it is */
+	void *context;                /* context.c: where its threads say what they work on */
 	void *runtime;                /* runtime.c: the interpreter in it */
 	u64 runtime_seen, runtime_ns; /* likewise: mappings looked at so far, and when */
 };

@@ -105,6 +105,7 @@ static int load(struct sampler *s, const struct sampler_options *o)
 		seed = now_monotonic();
 	skel->rodata->kernel_frames = o->kernel_frames;
 	skel->rodata->marks = o->marks;
+	skel->rodata->thread_context = o->thread_context;
 	skel->rodata->filter_on = o->only_pids;
 	skel->rodata->min_age_ns = o->min_age_ns;
 	skel->rodata->max_frames = MIN(o->max_frames, (u32)MAX_USER_FRAMES);
@@ -502,6 +503,21 @@ void sampler_disarm(void *sampler, u32 tgid)
 	struct sampler *s = sampler;
 
 	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.recipes), &tgid);
+}
+
+int sampler_context_arm(void *sampler, u32 tgid, const struct context_entry *entry)
+{
+	struct sampler *s = sampler;
+
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.contexts), &tgid, entry, 0) ? -errno
+											 : 0;
+}
+
+void sampler_context_disarm(void *sampler, u32 tgid)
+{
+	struct sampler *s = sampler;
+
+	bpf_map_delete_elem(bpf_map__fd(s->skel->maps.contexts), &tgid);
 }
 
 int sampler_heads_fd(const struct sampler *s)

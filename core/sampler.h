@@ -16,7 +16,8 @@ struct sampler_options {
 	u32 hz;
 	bool kernel_frames;
 	u32 max_frames;
-	bool marks;        /* each event's time is told, besides */
+	bool marks;          /* each event's time is told, besides */
+	bool thread_context; /* stacks carry what their threads work on */
 	bool only_pids;    /* sample only sampler_add_pid()s and their children born from then on */
 	u64 min_age_ns;    /* processes younger than that are not sampled */
 	u64 news_pause_ns; /* sampler_fd() tells of new processes this often at most; 0: never */
@@ -82,6 +83,9 @@ void sampler_sync(void *sampler);
 int sampler_arm(void *sampler, u32 tgid, const struct recipe_entry *entry);
 void sampler_disarm(void *sampler, u32 tgid);
 int sampler_head(void *sampler, u32 tid, u64 head);
+/* Where threads keep their contexts, as struct contexts_kernel wants it, with the option only. */
+int sampler_context_arm(void *sampler, u32 tgid, const struct context_entry *entry);
+void sampler_context_disarm(void *sampler, u32 tgid);
 /* The map of heads, for threads_new(); borrowed. */
 int sampler_heads_fd(const struct sampler *s);
 

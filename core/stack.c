@@ -166,10 +166,10 @@ static bool is_sound(const struct stack_event *ev, size_t len)
 	return len >= sizeof(*ev) && ev->nkernel <= MAX_KERNEL_FRAMES &&
 	       ev->nuser <= MAX_USER_FRAMES && ev->end < STACK_END_MAX &&
 	       ev->nlist <= RECIPE_NODES_MAX && ev->list_width <= RECIPE_WIDTH_MAX &&
-	       ev->list_end < LIST_END_MAX &&
-	       len - sizeof(*ev) >=
-		       ((size_t)ev->nkernel + ev->nuser + (size_t)ev->nlist * ev->list_width) *
-			       sizeof(u64);
+	       ev->list_end < LIST_END_MAX && ev->ncontext <= CONTEXT_WORDS &&
+	       len - sizeof(*ev) >= ((size_t)ev->nkernel + ev->nuser +
+				     (size_t)ev->nlist * ev->list_width + ev->ncontext) *
+					    sizeof(u64);
 }
 
 /* Who the sample is of; false when that one is left out. p NULL: nobody that is known. */
@@ -203,6 +203,43 @@ static void add_label(struct sample *s, const char *key, const char *value)
 {
 	if (s->nlabels < SAMPLE_LABELS_MAX)
 		s->labels[s->nlabels++] = (struct sample_label){ key, value };
+}
+
+/* An id as hex digits, or nothing when it is all zeros. */
+static void add_id(struct stack_joiner *j, struct sample *s, const char *key, const u8 *id,
+		   size_t len)
+{
+	static const char digits[] = "0123456789abcdef";
+	char text[2 * 16 + 1] = "";
+	bool some = false;
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		some |= id[i] != 0;
+		text[2 * i] = digits[id[i] >> 4];
+		text[2 * i + 1] = digits[id[i] & 15];
+	}
+	if (some)
+		s->context[s->ncontext++] =
+			(struct sample_label){ key, clean(j, text, sizeof(text)) };
+}
+
+/* What the thread worked on, in its own words. */
+static void context_labels(struct stack_joiner *j, const struct stack_event *ev, struct sample *s)
+{
+	const u64 *words = (const u64 *)(ev + 1) + ev->nkernel + ev->nuser +
+			   (size_t)ev->nlist * ev->list_width;
+	char route[CONTEXT_ROUTE_MAX + 1] = "";
+
+	s->ncontext = 0;
+	if (ev->ncontext < CONTEXT_ID_WORDS)
+		return;
+	add_id(j, s, "trace_id", (const u8 *)words, 16);
+	add_id(j, s, "span_id", (const u8 *)(words + 2), 8);
+	memcpy(route, words + CONTEXT_ID_WORDS, (ev->ncontext - CONTEXT_ID_WORDS) * sizeof(u64));
+	if (*route)
+		s->context[s->ncontext++] =
+			(struct sample_label){ "http.route", clean(j, route, CONTEXT_ROUTE_MAX) };
 }
 
 /* How and for what the thread waited; the kernel frames are named. */
@@ -384,6 +421,7 @@ int stack_join(struct stack_joiner *j, const struct stack_event *ev, size_t len,
 		s.type = &sample_offcpu;
 		wait_labels(j, ev, &s);
 	}
+	context_labels(j, ev, &s);
 	n = user_frames(j, p, ip + ev->nkernel, ev->nuser, j->native, &s.end);
 	s.frames = j->frames;
 	s.nframes = ev->nkernel + runtime_part(j, p, ev, n, j->frames + ev->nkernel, &s);

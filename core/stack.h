@@ -64,7 +64,8 @@ enum sample_list {
 		SAMPLE_LIST_MAX,
 };
 
-#define SAMPLE_LABELS_MAX 8
+#define SAMPLE_LABELS_MAX  8
+#define SAMPLE_CONTEXT_MAX 3
 
 struct sample_label {
 	const char *key; /* static */
@@ -81,6 +82,9 @@ struct sample {
 	const char *thread;     /* thread name */
 	struct sample_label labels[SAMPLE_LABELS_MAX]; /* what else is known: state, wait, ... */
 	u32 nlabels;
+	/* What the thread worked on, if it said so: trace_id, span_id, http.route. */
+	struct sample_label context[SAMPLE_CONTEXT_MAX];
+	u32 ncontext;
 	u32 pid;
 	enum stack_end end;
 	enum sample_list list;

@@ -68,6 +68,7 @@
 	X(runtime_stale, "runtime stacks dropped: the process was looked at anew since")           \
 	X(runtime_torn, "runtime stacks refused: half-made, or not as the version has it")         \
 	X(runtime_apart, "runtime stacks kept apart from the native ones")                         \
+	X(contexts_dropped, "stacks without what their thread worked on: too many spans at once")  \
 	X(wall_lost, "waiting stacks of runtimes lost: window full")                               \
 	X(wall_no_room, "waiting threads of runtimes not held: too many")                          \
 	X(names_refused, "names of functions not read: too many")                                  \

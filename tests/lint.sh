@@ -12,7 +12,7 @@ fi
 
 # Shelves, never upward. A file that is in none is an error: say where it belongs.
 base="util gzip rootfile log stat htab cpus arena strtab reader demangle json headers notify"
-books="features task_event perfmap module elfsym plt pclntab debugfile dwarfnames kallsyms process cgroup container otel match service identity cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
+books="features task_event perfmap module elfsym plt pclntab debugfile dwarfnames kallsyms process cgroup container otel match service identity context cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
 line="pprof_in view view_pprof view_print catalog sampler sideband stack fold names pprof store spool pprof_cut otlp envelope http upload line merge walker threads counts pending offcpu hostwalk openwaits timeline timeline_perfetto timeline_firefox"
 edge="main cmd cmd_doctor cost cmd_run sending cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture cmd_symbolize symbolize cmd_tree cmd_top web web_api web_assets local metrics remote"
 level() {
@@ -33,6 +33,7 @@ for f in core/*.[ch]; do
             *) say "$f: pprof's schema is not for it" ;; esac; continue ;;
         envelope.pb-c.h) case $name in otlp | envelope) ;;
             *) say "$f: only otlp.c and envelope.c know the schemas of servers" ;; esac; continue ;;
+        otel.pb-c.h) [ "$name" = otel ] || say "$f: only otel.c knows this schema"; continue ;;
         perfetto.pb-c.h) [ "$name" = timeline_perfetto ] || say "$f: only timeline_perfetto.c knows this schema"; continue ;;
         sample*.skel.h) [ "$name" = sampler ] || say "$f: only sampler.c includes the skeleton"; continue ;;
         offcpu*.skel.h) [ "$name" = offcpu ] || say "$f: only offcpu.c includes its skeleton"; continue ;;

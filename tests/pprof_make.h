@@ -20,6 +20,7 @@ struct make {
 	u32 samples;
 	u32 name_len; /* of each function, padded with letters; 0: as it is */
 	bool counted; /* off CPU: waits and nanoseconds */
+	bool spans;   /* of one trace; every other one is the same */
 };
 
 struct making {
@@ -124,11 +125,16 @@ static inline void make_sample(struct making *m, const struct make *o, u32 i, u6
 	if (o->counted)
 		s->value[s->n_value++] = i + 1;
 	s->value[s->n_value++] = (s64)((i + 1) * MAKE_PERIOD);
-	s->label = make_alloc(m, 4, sizeof(*s->label));
+	s->label = make_alloc(m, 7, sizeof(*s->label));
 	make_label(m, s, "host", "host1", 0);
 	make_label(m, s, "process.executable", "app", 0);
 	make_label(m, s, "thread.name", thread, 0);
 	make_label(m, s, "pid", NULL, 7 + i % 2);
+	if (o->spans) {
+		make_label(m, s, "trace_id", "0af7651916cd43dd8448eb211c80319c", 0);
+		make_label(m, s, "span_id", i % 2 ? "b7ad6b7169203331" : "00f067aa0ba902b7", 0);
+		make_label(m, s, "http.route", "/cart/{id}", 0);
+	}
 	m->pb.sample[m->pb.n_sample++] = s;
 }
 

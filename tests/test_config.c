@@ -125,6 +125,7 @@ static void defaults_are_those_of_the_specification(void **state)
 	assert_true(c.offcpu_min_ms == 1.0);
 	assert_false(c.offcpu_dwarf);
 	assert_false(c.lock);
+	assert_false(c.thread_context);
 	assert_true(c.python_stacks);
 	assert_string_equal(c.runtime_stacks, "");
 	assert_int_equal(c.runtime_hz, 19);
@@ -156,21 +157,22 @@ static void every_key_reaches_its_member(void **state)
 	struct config c;
 
 	(void)state;
-	good(&c, "[ebpf_profiler]\nenabled = true\nsample_hz = 97\nupload_interval_s = 10\n"
-		 "kernel_frames = false\nmax_frames = 128\ncpu_budget = 2.5\n"
-		 "strip_process_args = false\nplain_pid = true\n"
-		 "home_paths = true\n"
-		 "offcpu = false\noffcpu_min_ms = 0.25\noffcpu_dwarf = true\nlock = true\n"
-		 "python_stacks = false\nruntime_stacks = one, two\nruntime_hz = 5\n"
-		 "runtime_internals = true\n"
-		 "[upload]\nurl = https://example.org:8443/in\ntoken_file = /etc/t\n"
-		 "ca_file = /etc/ca.pem\nproxy = http://p:3128\nsymbolize = host\nspool_mb = 7\n"
-		 "[remote]\nurl = https://c.example/host\ntoken_file = /etc/r\n"
-		 "ca_file = /etc/s.pem\npoll_s = 30\n"
-		 "[web]\nlisten = [::1]:80\ntoken_file = /etc/w\nhosts = a.example,b\n"
-		 "[service]\nrules = /etc/r\n"
-		 "[filter]\ninclude = exe:a*, user:0\nexclude = unit:b.service\nmin_age_s = 3\n"
-		 "[store]\npath = /srv/p\nmax_mb = 9\n[labels]\ncluster = east-1\nteam = a b\n");
+	good(&c,
+	     "[ebpf_profiler]\nenabled = true\nsample_hz = 97\nupload_interval_s = 10\n"
+	     "kernel_frames = false\nmax_frames = 128\ncpu_budget = 2.5\n"
+	     "strip_process_args = false\nplain_pid = true\n"
+	     "home_paths = true\n"
+	     "offcpu = false\noffcpu_min_ms = 0.25\noffcpu_dwarf = true\nlock = true\n"
+	     "thread_context = true\npython_stacks = false\nruntime_stacks = one, two\nruntime_hz = 5\n"
+	     "runtime_internals = true\n"
+	     "[upload]\nurl = https://example.org:8443/in\ntoken_file = /etc/t\n"
+	     "ca_file = /etc/ca.pem\nproxy = http://p:3128\nsymbolize = host\nspool_mb = 7\n"
+	     "[remote]\nurl = https://c.example/host\ntoken_file = /etc/r\n"
+	     "ca_file = /etc/s.pem\npoll_s = 30\n"
+	     "[web]\nlisten = [::1]:80\ntoken_file = /etc/w\nhosts = a.example,b\n"
+	     "[service]\nrules = /etc/r\n"
+	     "[filter]\ninclude = exe:a*, user:0\nexclude = unit:b.service\nmin_age_s = 3\n"
+	     "[store]\npath = /srv/p\nmax_mb = 9\n[labels]\ncluster = east-1\nteam = a b\n");
 	assert_true(c.defined);
 	assert_true(c.enabled);
 	assert_int_equal(c.sample_hz, 97);
@@ -182,6 +184,7 @@ static void every_key_reaches_its_member(void **state)
 	assert_true(c.offcpu_min_ms == 0.25);
 	assert_true(c.offcpu_dwarf);
 	assert_true(c.lock);
+	assert_true(c.thread_context);
 	assert_false(c.python_stacks);
 	assert_string_equal(c.runtime_stacks, "one, two");
 	assert_int_equal(c.runtime_hz, 5);

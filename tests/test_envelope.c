@@ -98,6 +98,7 @@ static const struct make two = { .samples = 2 }, waits = { .samples = 2, .counte
 #define KERNEL  ";do_idle:0@[kernel.kallsyms]+ffffffff81000000"
 #define STACK_0 "@/bin/app+1000;f0:0@/lib/l.so+2000" KERNEL
 #define STACK_1 "@/bin/app+1001;f1:0@/lib/l.so+2001" KERNEL
+#define STACK_2 "@/bin/app+1002;f2:0@/lib/l.so+2002" KERNEL
 #define CPU     "type cpu nanoseconds period 10000000 " TIME NOTES
 
 static void pyroscope_keeps_all_but_labels_of_many_values(void **state __unused)
@@ -125,6 +126,30 @@ static void otlp_counts_samples(void **state __unused)
 		      "type samples count period 10000000 " TIME NOTES "1 " STACK_0
 		      " pid=7 process.executable.name=app thread.name=worker-0\n"
 		      "2 " STACK_1 " pid=8 process.executable.name=app thread.name=worker-1\n");
+}
+
+/* A span is a link there; Pyroscope keeps its id beside the series, what else there is would be one. */
+static void spans_are_links(void **state __unused)
+{
+#define TRACE " trace_id=0af7651916cd43dd8448eb211c80319c\n"
+	static const struct make spans = { .samples = 3, .spans = true };
+
+	MAKE_PROTOCOL(PROTOCOL_OTLP, "otlp", &spans,
+		      "service shop/\xc3\xbc container c0ffee host host1\n"
+		      "type samples count period 10000000 " TIME NOTES "1 " STACK_0
+		      " http.route=/cart/{id} pid=7 process.executable.name=app"
+		      " span_id=00f067aa0ba902b7 thread.name=worker-0" TRACE "2 " STACK_1
+		      " http.route=/cart/{id} pid=8 process.executable.name=app"
+		      " span_id=b7ad6b7169203331 thread.name=worker-1" TRACE "3 " STACK_2
+		      " http.route=/cart/{id} pid=7 process.executable.name=app"
+		      " span_id=00f067aa0ba902b7 thread.name=worker-2" TRACE);
+	MAKE_PROTOCOL(PROTOCOL_PYROSCOPE, "pyroscope", &spans,
+		      "service shop/\xc3\xbc container - host -\n" CPU "10000000 " STACK_0
+		      " host=host1 pid=7 process.executable=app span_id=00f067aa0ba902b7\n"
+		      "20000000 " STACK_1
+		      " host=host1 pid=8 process.executable=app span_id=b7ad6b7169203331\n"
+		      "30000000 " STACK_2
+		      " host=host1 pid=7 process.executable=app span_id=00f067aa0ba902b7\n");
 }
 
 /* A profile per type; time off CPU without a period. */
@@ -512,6 +537,7 @@ int main(void)
 		T(pyroscope_keeps_all_but_labels_of_many_values),
 		T(parca_has_the_profile_as_it_is),
 		T(otlp_counts_samples),
+		T(spans_are_links),
 		T(otlp_has_a_profile_per_type),
 		T(grpc_is_the_same_in_a_frame),
 		T(two_deliveries_are_equal),

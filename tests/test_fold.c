@@ -5,6 +5,7 @@
  */
 #include "core/fold.h"
 #include "core/module.h"
+#include "core/stat.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -137,6 +138,33 @@ static void a_location_is_distinct_by_each_field(void **state)
 	add(w, &s);
 	add(w, &s);
 	assert_int_equal(w->nlocations, ARRAY_SIZE(f));
+}
+
+/* Each span is another label set, up to a number of them; then stacks go without, and count. */
+static void contexts_are_bounded(void **state __unused)
+{
+	u64 before = stat_get(STAT_contexts_dropped);
+	struct sample s = sample_new();
+	struct fold_ref ref, without;
+	char span[32];
+	WINDOW(w);
+	u32 i;
+
+	s.labels[s.nlabels++] = (struct sample_label){ "wait", "sleep" };
+	without = add(w, &s);
+	for (i = 0; i < WINDOW_MAX_CONTEXTS + 10; i++) {
+		snprintf(span, sizeof(span), "%016x", i + 1);
+		s.context[0] = (struct sample_label){ "span_id", span };
+		s.ncontext = 1;
+		ref = add(w, &s);
+		if (i >= WINDOW_MAX_CONTEXTS)
+			assert_int_equal(ref.sample, without.sample);
+	}
+	assert_int_equal(w->nlabels, WINDOW_MAX_CONTEXTS + 1);
+	assert_int_equal(w->labels[1].nlabels, 2);
+	assert_string_equal(w->labels[1].labels[0].value, "sleep");
+	assert_string_equal(w->labels[1].labels[1].value, "0000000000000001");
+	assert_int_equal(stat_get(STAT_contexts_dropped) - before, 10);
 }
 
 static void a_label_set_is_distinct_by_each_field(void **state)
@@ -463,6 +491,7 @@ int main(void)
 		cmocka_unit_test(stacks_keep_the_order_of_frames),
 		cmocka_unit_test(text_is_copied),
 		cmocka_unit_test(a_location_is_distinct_by_each_field),
+		cmocka_unit_test(contexts_are_bounded),
 		cmocka_unit_test(a_label_set_is_distinct_by_each_field),
 		cmocka_unit_test(a_profile_is_a_service),
 		cmocka_unit_test(a_profile_knows_its_container_unless_it_has_several),

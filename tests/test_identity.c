@@ -465,6 +465,10 @@ static void words_of_the_process_context(void **state __unused)
 		assert_string_equal(w.service, "pay");
 		assert_string_equal(w.version, "2");
 		assert_string_equal(w.instance, "i1");
+		/* What its threads say; a resource alone does not tell. */
+		assert_int_equal(w.threads, !i);
+		assert_int_equal(w.has_route, !i);
+		assert_int_equal(w.route, 0);
 		/* Cut anywhere it says less, and nothing false. */
 		for (k = 0; k < n[i]; k++) {
 			_cleanup_free_ u8 *cut = malloc(k + 1);
@@ -476,6 +480,38 @@ static void words_of_the_process_context(void **state __unused)
 				assert_true(!*w.service || !strcmp(w.service, "pay"));
 		}
 	}
+}
+
+/* Each field is a message within another one, as deep as a payload has room for. */
+static void contexts_are_decoded_within_bounds(void **state __unused)
+{
+	static const u8 fields[][2] = { { 0x0a, 0x0a }, { 0x12, 0x2a }, { 0x2a, 0x0a } };
+	_cleanup_free_ u8 *data = malloc(OTEL_PAYLOAD_MAX);
+	struct otel_words w;
+	size_t i, at, len;
+
+	for (i = 0; i < ARRAY_SIZE(fields); i++) {
+		/* From the innermost, empty one outward; a length of 1 to 3 bytes. */
+		for (at = OTEL_PAYLOAD_MAX, len = 0; at >= 4; len = OTEL_PAYLOAD_MAX - at) {
+			if (len >= 1 << 14)
+				data[--at] = (u8)(len >> 14);
+			if (len >= 1 << 7)
+				data[--at] = (u8)(len >> 7 & 0x7f) | (len >= 1 << 14 ? 0x80 : 0);
+			data[--at] = (u8)(len & 0x7f) | (len >= 1 << 7 ? 0x80 : 0);
+			data[--at] = len ? fields[i][len / 2 % 2] : 0x0a;
+		}
+		otel_payload(data + at, OTEL_PAYLOAD_MAX - at, &w);
+		assert_string_equal(w.service, "");
+	}
+	/* Many that belong into one: their number costs, not its square; the last one counts. */
+	for (at = 0; at + 4 <= OTEL_PAYLOAD_MAX - sizeof(otel_context); at += 4)
+		memcpy(data + at, "\x0a\x02\x0a\x00", 4);
+	memcpy(data + at, otel_context, sizeof(otel_context));
+	assert_int_equal(otel_payload(data, at + sizeof(otel_context), &w), 0);
+	assert_string_equal(w.service, ""); /* behind the first 1,024 attributes */
+	memcpy(data + 4096 - 4 * 200, otel_context, sizeof(otel_context));
+	assert_int_equal(otel_payload(data, 4096 - 4 * 200 + sizeof(otel_context), &w), 0);
+	assert_string_equal(w.service, "pay");
 }
 
 static void headers_of_other_versions_are_none(void **state __unused)
@@ -913,6 +949,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(words_are_bounded_text),
 		cmocka_unit_test(lines_of_published_contexts),
 		cmocka_unit_test(words_of_the_process_context),
+		cmocka_unit_test(contexts_are_decoded_within_bounds),
 		cmocka_unit_test(headers_of_other_versions_are_none),
 		cmocka_unit_test(globs),
 		cmocka_unit_test(filters_include_and_exclude),

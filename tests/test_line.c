@@ -284,6 +284,11 @@ static void malformed_events_are_refused(void **state __unused)
 	s.ev.end = STACK_END_MAX;
 	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), -EINVAL);
 	s.ev.end = STACK_END_COMPLETE;
+	s.ev.ncontext = 4;
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), -EINVAL);
+	s.ev.ncontext = CONTEXT_WORDS + 1;
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), -EINVAL);
+	s.ev.ncontext = 0;
 	s.ev.epoch = 9; /* not open */
 	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), -EINVAL);
 	window_free(line_close_epoch(p.line, 0, 2));
@@ -319,6 +324,44 @@ static void make_wait(struct wait_stack *s, u64 object, u64 hash)
 		},
 		.ip = { 0xffffffff00000001, 0x10008 },
 	};
+}
+
+static void play_process(struct player *p);
+
+/* What stands behind the stack's addresses, byte for byte, and a route that is no text. */
+static void contexts_become_labels(void **state __unused)
+{
+	static const u8 context[] =
+		"\x0a\xf7\x65\x19\x16\xcd\x43\xdd\x84\x48\xeb\x21\x1c\x80\x31\x9c"
+		"\xb7\xad\x6b\x71\x69\x20\x33\x31"
+		"/a\x1b\xff/{id}";
+	struct {
+		struct wait_stack s;
+		u64 more[8];
+	} e = { 0 };
+	const struct label_set *l;
+	struct player p;
+	struct window *w;
+
+	player_init(&p, stderr, NULL);
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	play_process(&p);
+	make_wait(&e.s, 0, 1);
+	memcpy((u8 *)&e + offsetof(struct wait_stack, ip[2]), context, sizeof(context));
+	e.s.ev.ncontext = 5;
+	assert_int_equal(line_stack(p.line, &e.s.ev, sizeof(e), true), 0);
+	w = line_close_epoch(p.line, 0, 2);
+	assert_non_null(w);
+	l = &w->labels[0];
+	assert_int_equal(l->nlabels, 5);
+	assert_string_equal(l->labels[2].key, "trace_id");
+	assert_string_equal(l->labels[2].value, "0af7651916cd43dd8448eb211c80319c");
+	assert_string_equal(l->labels[3].key, "span_id");
+	assert_string_equal(l->labels[3].value, "b7ad6b7169203331");
+	assert_string_equal(l->labels[4].key, "http.route");
+	assert_string_equal(l->labels[4].value, "/a?\xef\xbf\xbd/{id}");
+	window_free(w);
+	player_fini(&p);
 }
 
 static void play_process(struct player *p)
@@ -503,6 +546,7 @@ int main(void)
 		cmocka_unit_test(remapped_library_is_seen_as_of_the_sample),
 		cmocka_unit_test(count_without_its_stack_is_a_named_loss),
 		cmocka_unit_test(malformed_events_are_refused),
+		cmocka_unit_test(contexts_become_labels),
 		cmocka_unit_test(waits_go_by_their_time_into_a_profile_of_their_own),
 		cmocka_unit_test(waits_for_locks_are_in_the_profile_of_locks_too),
 		cmocka_unit_test(lost_waits_are_told_apart_from_lost_samples),

@@ -237,7 +237,8 @@ def otlp_dictionary(d):
         require(not any(zero(e) for e in table[1:]), "and no other")
     require(d.string_table and d.string_table[0] == "", "text 0 is empty")
     for table in (d.string_table, [s.SerializeToString() for s in d.stack_table],
-                  [a.SerializeToString() for a in d.attribute_table]):
+                  [a.SerializeToString() for a in d.attribute_table],
+                  [l.SerializeToString() for l in d.link_table]):
         require(len(set(table)) == len(table), "nothing twice")
 
 
@@ -315,6 +316,12 @@ def otlp_profile(d, p):
         require(s.values[0] > 0, "a value")
         labels = attributes(d, s.attribute_indices)
         require("host" not in labels and "container" not in labels, "the resource has these")
+        if s.link_index:
+            link = d.link_table[s.link_index]
+            require(len(link.trace_id) == 16 and any(link.trace_id), "a trace's id")
+            require(len(link.span_id) == 8 and any(link.span_id), "a span's id")
+            require("trace_id" not in labels and "span_id" not in labels, "the link has these")
+            labels.update(trace_id=link.trace_id.hex(), span_id=link.span_id.hex())
         stack = tuple(otlp_frame(d, i) for i in d.stack_table[s.stack_index].location_indices)
         samples[(stack, tuple(sorted(labels.items())))] += s.values[0]
     comments = attributes(d, p.attribute_indices).get("pprof.profile.comment", ())
