@@ -199,7 +199,7 @@ static __always_inline bool left_out_or_chosen(struct task_struct *task)
 
 	if (filter_on)
 		return e && (!e->start_ns || e->start_ns == start);
-	return e && ( e->start_ns == start && e->exec_id == (u32)task->self_exec_id);
+	return e && (e->start_ns == start && e->exec_id == (u32)task->self_exec_id);
 }
 
 /* What holds for a process holds for its children, from their first instruction to an exec. */

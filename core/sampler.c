@@ -125,9 +125,8 @@ static int load(struct sampler *s, const struct sampler_options *o)
 	if (ns.level)
 		err = bpf_map__set_type(skel->maps.filter, BPF_MAP_TYPE_LRU_HASH);
 	if (!err)
-		err = bpf_program__set_autoload(ns.level ? skel->progs.forget_process
-							 : skel->progs.bind_process,
-						false);
+		err = bpf_program__set_autoload(
+			ns.level ? skel->progs.forget_process : skel->progs.bind_process, false);
 	return err ? err : sample_bpf__load(skel);
 }
 
