@@ -701,7 +701,8 @@ static __always_inline void leave(struct task_struct *prev, u32 state, u64 now)
 
 static __always_inline bool is_left_out(struct task_struct *task)
 {
-	return left_out(tgid_of(task, task->tgid), task->group_leader->start_boottime, (u32)task->self_exec_id);
+	return left_out(tgid_of(task, task->tgid), task->group_leader->start_boottime,
+			(u32)task->self_exec_id);
 }
 
 /* next is back after d nanoseconds, since `start`. */
