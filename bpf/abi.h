@@ -86,7 +86,8 @@ enum stack_end {
 	X(WAIT_PAGES_FETCHED) \
 	X(WAIT_PAGES_REFUSED) \
 	X(WAIT_KEPT_NS)       \
-	X(MARKS_LOST)
+	X(MARKS_LOST)         \
+	X(OUTSIDE)
 
 #define SWITCH_TIMED 251 /* a prime: no rhythm of the load is in step with it */
 
@@ -117,7 +118,7 @@ struct stack_key {
 	__u64 start_ns; /* CLOCK_BOOTTIME */
 	__u64 stack_hash;
 	__u64 object; /* off CPU: address of the futex that is waited for, when asked for; else 0 */
-	__u32 tgid;   /* initial pid namespace */
+	__u32 tgid;   /* as the profiler's pid namespace has it */
 	__u32 exec_id;
 	__u32 holder;        /* thread that held it, 0 when unknown */
 	__u8 kind;           /* enum stack_kind */
@@ -247,7 +248,7 @@ enum thread_kind { THREAD_SAME, THREAD_COUNTS, THREAD_LIST };
 #define THREAD_ON_CPU_AFTER 2 /* when its list had been walked */
 
 struct thread_event {
-	__u32 tid;        /* initial pid namespace */
+	__u32 tid;        /* as the profiler's pid namespace has it */
 	__u8 kind;        /* enum thread_kind */
 	__u8 on_cpu;      /* THREAD_ON_CPU_* */
 	__u8 state;       /* a letter, as in man 5 proc */
@@ -286,6 +287,12 @@ struct threads_run {
 	__u32 told, same, walks;
 	__u32 next; /* thread to begin with the next time, when there are more than fit */
 	__u32 more;
+};
+
+/* The reader's pid namespace: depth, address, and the number that the reader has in it. */
+struct own_ns {
+	__u64 at;
+	__u32 level, nr;
 };
 
 #define THREADS_RUNS 16 /* under way at a time; more than one only while one hangs */

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "bpf/context.h"
+#include "bpf/pidns.h"
 
 const volatile bool kernel_frames = true;
 const volatile bool filter_on = false; /* only whom the filter has */
@@ -97,7 +98,7 @@ static __always_inline bool left_out(u32 tgid, u64 start_ns, u32 exec_id)
 		return false;
 	e = bpf_map_lookup_elem(&filter, &tgid);
 	if (filter_on)
-		return !e;
+		return !e || (e->start_ns && e->start_ns != start_ns);
 	return e && e->start_ns == start_ns && e->exec_id == exec_id;
 }
 

@@ -65,8 +65,11 @@ struct thread_struct {
 #endif
 };
 
+struct pid_namespace;
+
 struct upid {
 	int nr;
+	struct pid_namespace *ns;
 };
 
 struct pid {

@@ -324,7 +324,7 @@ static __always_inline bool describe(struct scratch *s, struct task_struct *task
 
 	walk_none(s);
 	s->ev.key.kind = STACK_OFF_CPU;
-	s->ev.key.tgid = task->tgid;
+	s->ev.key.tgid = tgid_of(task, task->tgid);
 	s->ev.key.start_ns = task->group_leader->start_boottime;
 	s->ev.key.exec_id = (u32)task->self_exec_id;
 	s->ev.key.state = state_letter(w->state);
@@ -332,7 +332,7 @@ static __always_inline bool describe(struct scratch *s, struct task_struct *task
 	s->ev.key.object = 0;
 	s->ev.key.holder = 0;
 	bpf_probe_read_kernel(s->ev.key.comm, sizeof(s->ev.key.comm), task->comm);
-	s->ev.tid = task->pid;
+	s->ev.tid = tid_of(task, task->pid);
 	s->ev.in_exec = BPF_CORE_READ_BITFIELD_PROBED(task, in_execve);
 	s->walk.end = STACK_END_MAX;
 	s->walk.ip = 0;
@@ -353,7 +353,7 @@ static __always_inline bool describe(struct scratch *s, struct task_struct *task
 			s->ev.key.holder = w->holder;
 		}
 	}
-	if (lock_only && !s->ev.key.object)
+	if (!s->ev.key.tgid || !s->ev.tid || (lock_only && !s->ev.key.object))
 		return false;
 	if (with_kernel)
 		s->walk.n = kernel_stack(task, s->ip);
@@ -678,6 +678,8 @@ static __always_inline void leave(struct task_struct *prev, u32 state, u64 now)
 		forget_pending(key);
 		return;
 	}
+	if (!w && !tid_of(prev, prev->pid))
+		return;
 	if (!w)
 		w = claim_slot(key);
 	if (!w) {
@@ -700,7 +702,8 @@ static __always_inline void leave(struct task_struct *prev, u32 state, u64 now)
 
 static __always_inline bool is_left_out(struct task_struct *task)
 {
-	return left_out(task->tgid, task->group_leader->start_boottime, (u32)task->self_exec_id);
+	return left_out(tgid_of(task, task->tgid), task->group_leader->start_boottime,
+			(u32)task->self_exec_id);
 }
 
 /* next is back after d nanoseconds, since `start`. */

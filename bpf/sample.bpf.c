@@ -104,7 +104,8 @@ SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	u32 slot = scratch_slot(), tgid = bpf_get_current_pid_tgid() >> 32, flags;
+	u64 ids = bpf_get_current_pid_tgid();
+	u32 slot = scratch_slot(), tgid = ids >> 32, tid, flags;
 	u64 start = bpf_ktime_get_ns();
 	struct scratch *s;
 	struct walk *w;
@@ -115,6 +116,12 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	/* Idle is excluded by the event where the kernel can; here for events where it cannot. */
 	if (!tgid) {
 		stat_inc(BPF_STAT_FILTERED);
+		return 0;
+	}
+	tgid = tgid_of(task, tgid);
+	tid = tid_of(task, (u32)ids);
+	if (!tgid || !tid) {
+		stat_inc(BPF_STAT_OUTSIDE);
 		return 0;
 	}
 	born = BPF_CORE_READ(task, group_leader, start_boottime);
@@ -161,7 +168,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			stack_bounds(task, w);
 			list_arm(s, &s->ev.key);
 			walk_stack(s, slot, &s->ev.key, 0);
-			list_walk(s, slot, task, (u32)bpf_get_current_pid_tgid(), false);
+			list_walk(s, slot, task, tid, false);
 			context_take(s, slot, task);
 			break;
 		case 1:
@@ -175,7 +182,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			w->fault = 0;
 		}
 	}
-	s->ev.tid = (u32)bpf_get_current_pid_tgid();
+	s->ev.tid = tid;
 	bpf_get_current_comm(s->ev.key.comm, sizeof(s->ev.key.comm));
 	if (!finish_later(s, slot, flags))
 		emit(s, slot, 1, 0, start);
@@ -187,11 +194,13 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 /* Is the process in the filter, as the image that it is? */
 static __always_inline bool left_out_or_chosen(struct task_struct *task)
 {
-	u32 tgid = task->tgid;
+	u32 tgid = tgid_of(task, task->tgid);
 	struct filter_entry *e = bpf_map_lookup_elem(&filter, &tgid);
+	u64 start = task->group_leader->start_boottime;
 
-	return e && (filter_on || (e->start_ns == task->group_leader->start_boottime &&
-				   e->exec_id == (u32)task->self_exec_id));
+	if (filter_on)
+		return e && (!e->start_ns || e->start_ns == start);
+	return e && (e->start_ns == start && e->exec_id == (u32)task->self_exec_id);
 }
 
 /* What holds for a process holds for its children, from their first instruction to an exec. */
@@ -199,9 +208,9 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 {
 	struct filter_entry entry = { .start_ns = child->start_boottime };
-	u32 from = parent->tgid, to = child->tgid;
+	u32 to = tgid_of(child, child->tgid);
 
-	if (from == to || !left_out_or_chosen(parent))
+	if (parent->tgid == child->tgid || !to || !left_out_or_chosen(parent))
 		return 0;
 	entry.exec_id = (u32)child->self_exec_id;
 	bpf_map_update_elem(&filter, &to, &entry, BPF_ANY);
@@ -216,5 +225,21 @@ int BPF_PROG(forget_process, struct task_struct *task)
 
 	if (task->pid == task->tgid)
 		bpf_map_delete_elem(&filter, &tgid);
+	return 0;
+}
+
+/*
+ * Outside the first pid namespace a task that is freed has no number any more: as it exits, the
+ * entry is bound to this process, so that a stranger with its number is another. The map forgets.
+ */
+SEC("tp_btf/sched_process_exit")
+int bind_process(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	u32 tgid = tgid_of(task, task->tgid);
+	struct filter_entry *e = bpf_map_lookup_elem(&filter, &tgid);
+
+	if (e && !e->start_ns)
+		e->start_ns = task->group_leader->start_boottime;
 	return 0;
 }

@@ -204,7 +204,7 @@ static __always_inline void walk_current(struct scratch *s, u32 slot, struct tas
 		walk_more(slot);
 		bpf_rcu_read_unlock();
 	}
-	list_walk(s, slot, task, task->pid, true);
+	list_walk(s, slot, task, tid_of(task, task->pid), true);
 	list_fetch(s, slot, task, page_is_ours);
 	context_take(s, slot, task);
 }
@@ -250,7 +250,7 @@ static __always_inline void begin_stack(struct scratch *s, struct task_struct *t
 	u32 n = p->nkernel;
 
 	walk_none(s);
-	s->ev.key.tgid = task->tgid;
+	s->ev.key.tgid = tgid_of(task, task->tgid);
 	s->ev.key.start_ns = task->group_leader->start_boottime;
 	s->ev.key.exec_id = (u32)task->self_exec_id;
 	s->ev.key.kind = p->kind;
@@ -271,7 +271,7 @@ static __always_inline void begin_stack(struct scratch *s, struct task_struct *t
 static __always_inline void finish_stack(struct scratch *s, u32 slot, struct task_struct *task,
 					 const struct pending *p, u64 now)
 {
-	s->ev.tid = task->pid;
+	s->ev.tid = tid_of(task, task->pid);
 	bpf_get_current_comm(s->ev.key.comm, sizeof(s->ev.key.comm));
 	bpf_rcu_read_lock();
 	emit_of(s, slot, p->count, p->ns, now, p->time_ns);

@@ -6,6 +6,7 @@
  * the thread was on no CPU and had left one as often before as after: then it has not run
  * meanwhile. A thread that has not run since its list was told is told in 8 bytes.
  */
+#include "bpf/pidns.h"
 #include "bpf/recipe.h"
 #include "bpf/vma.h"
 
@@ -125,7 +126,7 @@ static __always_inline u32 turn_of(struct bpf_iter__task *ctx, struct task_struc
 	u32 slot = run & (THREADS_RUNS - 1);
 	struct threads_run *r = run_at(slot);
 
-	if (task->tgid != r->tgid || ctx->meta->seq_num < r->from || r->more)
+	if (tgid_of(task, task->tgid) != r->tgid || ctx->meta->seq_num < r->from || r->more)
 		return THREADS_RUNS;
 	if (r->entry.start_ns && (task->group_leader->start_boottime != r->entry.start_ns ||
 				  (u32)task->self_exec_id != r->entry.exec_id))
@@ -139,7 +140,7 @@ static __always_inline u32 turn_of(struct bpf_iter__task *ctx, struct task_struc
 
 static __always_inline void describe(struct task_struct *task, struct thread_event *ev)
 {
-	ev->tid = task->pid;
+	ev->tid = tid_of(task, task->pid);
 	ev->kind = THREAD_COUNTS;
 	ev->on_cpu = on_cpu(task) ? THREAD_ON_CPU : 0;
 	ev->state = state_letter(task);
@@ -194,7 +195,7 @@ int thread_counts(struct bpf_iter__task *ctx)
 static __always_inline u64 find_head(struct recipe *r, struct task_struct *task)
 {
 	u64 *known, tp = thread_pointer(task);
-	u32 tid = task->pid;
+	u32 tid = tid_of(task, task->pid);
 
 	/* Else one instruction would load from two kinds of memory. */
 	asm volatile("" : "+r"(tp));
@@ -202,7 +203,7 @@ static __always_inline u64 find_head(struct recipe *r, struct task_struct *task)
 	case RECIPE_TP:
 		return tp;
 	case RECIPE_ADDR:
-		return r->first_thread && tid != (u32)task->tgid ? 0 : r->addr;
+		return r->first_thread && task->pid != task->tgid ? 0 : r->addr;
 	case RECIPE_TID:
 		known = bpf_map_lookup_elem(&heads, &tid);
 		return known ? *known : 0;
@@ -349,7 +350,7 @@ int thread_lists(struct bpf_iter__task *ctx)
 		return 0;
 	r = run_at(slot);
 	if (!on_cpu(task) && is_held(task, r, switches(task))) {
-		t->ev.tid = task->pid;
+		t->ev.tid = tid_of(task, task->pid);
 		t->ev.kind = THREAD_SAME;
 		if (!tell(ctx, r, &t->ev, THREAD_SAME_SIZE))
 			r->same++;

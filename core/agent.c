@@ -13,6 +13,7 @@
 #include "names.h"
 #include "offcpu.h"
 #include "perfmap.h"
+#include "pidns.h"
 #include "process.h"
 #include "reader.h"
 #include "runtime.h"
@@ -288,8 +289,11 @@ static struct identities *make_identities(struct agent *a, const struct agent_op
 {
 	const struct identity_options io = {
 		.proc = "/proc",
-		/* The host's, also from within a container that sees its processes. */
-		.root = access("/proc/1/root/.", X_OK) ? "/" : "/proc/1/root",
+		/*
+		 * The host's, also from within a container that sees its processes. Process 1 of
+		 * another pid namespace is just one of those that are profiled.
+		 */
+		.root = !pidns_is_first() || access("/proc/1/root/.", X_OK) ? "/" : "/proc/1/root",
 		.rules = o->identity.rules,
 		.filter = o->identity.filter,
 		.all = o->only_pids,

@@ -11,6 +11,7 @@
 #include "offcpu_tw4.skel.h"
 #include "offcpu_tw5.skel.h"
 #include "pending.h"
+#include "pidns.h"
 #include "stat.h"
 
 #include <bpf/bpf.h>
@@ -164,10 +165,14 @@ static int set_constants(struct offcpu *o)
 	struct bpf_map *map = map_of(o, ".rodata");
 	_cleanup_free_ struct offcpu_bpf__rodata *ro = NULL;
 	const void *initial;
+	struct pidns ns;
 	size_t size;
 	u64 seed;
+	int err = pidns_own(&ns);
 
 	initial = bpf_map__initial_value(map, &size);
+	if (err)
+		return err;
 	/* A structure is padded at its end, a section is not. */
 	if (!initial || size < offsetof(struct offcpu_bpf__rodata, have_prev_state))
 		return -EINVAL;
@@ -177,6 +182,8 @@ static int set_constants(struct offcpu *o)
 	memcpy(ro, initial, size);
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		seed = now_monotonic();
+	ro->ns_level = ns.level;
+	ro->ns_at = ns.at;
 	ro->kernel_frames = o->o.kernel_frames;
 	ro->marks = o->o.marks;
 	ro->thread_context = o->o.thread_context;

@@ -31,6 +31,7 @@
 #define TESTED_ON       "5.10, 6.1, 6.12, 6.18, 7.2 and 7.3"
 #define HEAD_MAX        (64 * 1024) /* of any file that a check reads */
 #define PROCESSES_TRIED 4096
+#define PIDS_MAX        (1u << 22) /* of the kernel: include/linux/threads.h */
 #define KERNEL(a, b, c) ((u64)(a) << 40 | (u64)(b) << 20 | (u64)(c))
 #define INITIAL_PID_NS  "pid:[4026531836]" /* fixed in the kernel: include/linux/proc_ns.h */
 #define INITIAL_USER_NS "user:[4026531837]"
@@ -711,7 +712,39 @@ static int read_ns(const struct probe *p, const char *path, char *buf, size_t si
 	return 0;
 }
 
-/* BPF tells pids of the initial namespace, /proc those of ours. */
+/*
+ * BPF and perf tell pids of our namespace; does /proc? NSpid begins at the namespace of /proc and
+ * ends at the reader's.
+ */
+static bool proc_is_ours(const struct probe *p)
+{
+	char status[8192];
+	const char *s;
+
+	if (read_head(p, "/proc/self/status", status, sizeof(status)) <= 0)
+		return false;
+	s = status_field(status, "NSpid");
+	if (!s)
+		return false;
+	s += strspn(s, " \t");
+	s += strspn(s, "0123456789");
+	return *s == '\n' || !*s;
+}
+
+static u32 count_processes(const struct probe *p)
+{
+	_cleanup_closedir_ DIR *dir = NULL;
+	char path[PATH_MAX];
+	struct dirent *e;
+	u32 n = 0;
+
+	snprintf(path, sizeof(path), "%s/proc", p->h->root);
+	dir = opendir(path);
+	while (dir && n < PIDS_MAX && (e = readdir(dir)))
+		n += *e->d_name >= '1' && *e->d_name <= '9';
+	return n;
+}
+
 static void check_pid_ns(struct probe *p, struct check *c)
 {
 	char ns[64];
@@ -721,9 +754,21 @@ static void check_pid_ns(struct probe *p, struct check *c)
 		set(c, STATE_OK, "the host's");
 		return;
 	}
-	set(c, STATE_MISSING, "not the host's (%s)", rc ? strerror(-rc) : ns);
-	COST(c, "samples would be put down to the wrong processes");
-	REMEDY(c, "run on the host, or with --pid=host (Docker), hostPID: true (Kubernetes)");
+	if (rc || !proc_is_ours(p)) {
+		set(c, STATE_MISSING, "not the host's (%s), and /proc is not its own",
+		    rc ? strerror(-rc) : ns);
+		COST(c, "samples would be put down to the wrong processes");
+		REMEDY(c, "mount a /proc of the pid namespace, or run with --pid=host (Docker), "
+			  "hostPID: true (Kubernetes)");
+		return;
+	}
+	set(c, STATE_LIMITED,
+	    "not the host's: %u processes of this namespace are seen; the rest of the host is out "
+	    "of reach",
+	    count_processes(p));
+	COST(c, "processes outside it and threads of the kernel are not profiled");
+	REMEDY(c, "for the whole host run on it, or with --pid=host (Docker), hostPID: true "
+		  "(Kubernetes)");
 }
 
 /* Capabilities of another user namespace count nothing for perf and BPF. */

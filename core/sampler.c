@@ -12,6 +12,7 @@
 #include "features.h"
 #include "log.h"
 #include "pending.h"
+#include "pidns.h"
 #include "sample.skel.h"
 #include "sample_tw4.skel.h"
 #include "sample_tw5.skel.h"
@@ -99,7 +100,12 @@ u64 sampler_ring_wake(const struct sampler *s)
 static int load(struct sampler *s, const struct sampler_options *o)
 {
 	struct sample_bpf *skel = s->skel;
+	struct pidns ns;
 	u64 seed;
+	int err = pidns_own(&ns);
+
+	if (err)
+		return log_err(err, "cannot tell our pid namespace: %s", strerror(-err));
 
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		seed = now_monotonic();
@@ -114,7 +120,15 @@ static int load(struct sampler *s, const struct sampler_options *o)
 	skel->rodata->thread_size = sampler_thread_size();
 	skel->rodata->news_pause = o->news_pause_ns;
 	skel->rodata->ring_wake = sampler_ring_wake(s);
-	return sample_bpf__load(skel);
+	skel->rodata->ns_level = ns.level;
+	skel->rodata->ns_at = ns.at;
+	/* Whose entries have to go with them, and where that cannot be seen, age. */
+	if (ns.level)
+		err = bpf_map__set_type(skel->maps.filter, BPF_MAP_TYPE_LRU_HASH);
+	if (!err)
+		err = bpf_program__set_autoload(
+			ns.level ? skel->progs.forget_process : skel->progs.bind_process, false);
+	return err ? err : sample_bpf__load(skel);
 }
 
 /* The object as it was built for this kernel; all builds have the same maps first. */

@@ -445,6 +445,9 @@ int sideband_parse(const void *record, size_t len, struct task_event *ret)
 	default:
 		err = -ENOENT;
 	}
+	/* A process outside our pid namespace has no number here, or the kernel's "none" (-1). */
+	if (!err && ev.type != TASK_CODE && ev.type != TASK_LOST && (!ev.pid || ev.pid == ~0u))
+		err = -ENOENT;
 	if (!err)
 		*ret = ev;
 	return err;

@@ -9,6 +9,7 @@
 
 #include "features.h"
 #include "log.h"
+#include "pidns.h"
 #include "reader.h"
 #include "sampler.h"
 #include "threads.skel.h"
@@ -93,11 +94,16 @@ static bool has_walk(const struct features *f)
 
 static int load(struct threads *t, bool walks, int heads_fd)
 {
-	int err;
+	struct pidns ns;
+	int err = pidns_own(&ns);
 
+	if (err)
+		return err;
 	t->skel = threads_bpf__open();
 	if (!t->skel)
 		return -ENOMEM;
+	t->skel->rodata->ns_level = ns.level;
+	t->skel->rodata->ns_at = ns.at;
 	bpf_program__set_autoload(t->skel->progs.thread_lists, walks);
 	if (!walks) {
 		bpf_map__set_autocreate(t->skel->maps.held, false);

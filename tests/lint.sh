@@ -13,7 +13,7 @@ fi
 # Shelves, never upward. A file that is in none is an error: say where it belongs.
 base="util gzip rootfile log stat htab cpus arena strtab reader demangle json headers notify"
 books="features task_event perfmap module elfsym plt pclntab debugfile dwarfnames kallsyms process cgroup container otel match service identity context cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
-line="pprof_in view view_pprof view_print catalog sampler sideband stack fold names pprof store spool pprof_cut otlp envelope http upload line merge walker threads counts pending offcpu hostwalk openwaits timeline timeline_perfetto timeline_firefox"
+line="pidns pprof_in view view_pprof view_print catalog sampler sideband stack fold names pprof store spool pprof_cut otlp envelope http upload line merge walker threads counts pending offcpu hostwalk openwaits timeline timeline_perfetto timeline_firefox"
 edge="main cmd cmd_doctor cost cmd_run sending cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture cmd_symbolize symbolize cmd_tree cmd_top web web_api web_assets local metrics remote"
 level() {
     case " $base " in *" $1 "*) echo 1; return ;; esac
@@ -39,6 +39,7 @@ for f in core/*.[ch]; do
         offcpu*.skel.h) [ "$name" = offcpu ] || say "$f: only offcpu.c includes its skeleton"; continue ;;
         bpf/unwind.h) [ "$name" = hostwalk ] || say "$f: only hostwalk.c walks stacks"; continue ;;
         threads.skel.h) [ "$name" = threads ] || say "$f: only threads.c includes its skeleton"; continue ;;
+        pidns.skel.h) [ "$name" = pidns ] || say "$f: only pidns.c includes its skeleton"; continue ;;
         unwinders/unwinder.h) continue ;;
         bpf/recipe.h) [ "$name" = listwalk ] || say "$f: only listwalk.c walks lists"; continue ;;
         bpf/* | unwinders/*) say "$f includes $inc: core sees bpf/abi.h and unwinders/unwinder.h only"; continue ;;
@@ -47,7 +48,7 @@ for f in core/*.[ch]; do
         [ "$theirs" -gt 0 ] || say "$f includes unknown $inc"
         [ "$theirs" -le "$mine" ] || say "$f (shelf $mine) includes $inc (shelf $theirs)"
     done
-    case $name in sampler | features | threads | counts | pending | offcpu) continue ;; esac
+    case $name in sampler | features | pidns | threads | counts | pending | offcpu) continue ;; esac
     ! grep -qE '^#include <bpf/' "$f" || say "$f: only sampler.c and features.c include libbpf"
 done
 for f in bpf/*.[ch]; do

@@ -555,11 +555,31 @@ static void locked_memory_counts_where_the_kernel_says_so(void **state)
 	assert_state("locked memory", "ok");
 }
 
-static void other_pid_namespace_is_refused(void **state)
+static void put_nspid(const char *line)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "CapEff:\t" CAPS_ALL "\nSeccomp:\t0\n%s", line);
+	put("/proc/self/status", text);
+	put_link("/proc/self/ns/pid", "pid:[4026532999]");
+}
+
+static void other_pid_namespace_limits(void **state)
 {
 	(void)state;
-	put_link("/proc/self/ns/pid", "pid:[4026532999]");
-	assert_refused("pid namespace", "--pid=host");
+	put_nspid("NSpid:\t7\n");
+	assert_limited("pid namespace");
+	assert_has(line_of("pid namespace"), "the rest of the host is out of reach");
+}
+
+/* Its pids would be those of another namespace than BPF's and perf's. */
+static void foreign_proc_is_refused(void **state)
+{
+	(void)state;
+	put_nspid("NSpid:\t4711\t7\n");
+	assert_refused("pid namespace", "mount a /proc");
+	put_nspid("");
+	assert_refused("pid namespace", "mount a /proc");
 }
 
 static void other_user_namespace_is_refused(void **state)
@@ -835,7 +855,8 @@ int main(void)
 		T(jit_that_is_off_limits_or_refuses_as_the_kernel_decides),
 		T(low_maximum_sample_rate_limits),
 		T(locked_memory_counts_where_the_kernel_says_so),
-		T(other_pid_namespace_is_refused),
+		T(other_pid_namespace_limits),
+		T(foreign_proc_is_refused),
 		T(other_user_namespace_is_refused),
 		T(kernel_before_5_8_is_refused),
 		T(kernels_that_freeze_are_refused_within_their_range_only),
