@@ -1,7 +1,9 @@
 #!/bin/sh
-# The DaemonSet against Kubernetes' API, and its configuration against ours.
+# The DaemonSet and the sidecar against Kubernetes' API, and their configurations against ours.
 : "${B:=build}"
 ini=$(mktemp)
 trap 'rm -f "$ini"' EXIT
-/usr/bin/python3 tests/manifest.py dist/kubernetes.yaml "$ini" || echo "not ok manifest"
-if "$B/ebpfprofiler" check-config "$ini"; then echo "ok configuration-is-valid"; else echo "not ok configuration-is-valid"; fi
+for f in kubernetes kubernetes-sidecar; do
+    /usr/bin/python3 tests/manifest.py dist/$f.yaml "$ini" || echo "not ok manifest-$f"
+    if "$B/ebpfprofiler" check-config "$ini"; then echo "ok configuration-is-valid-$f"; else echo "not ok configuration-is-valid-$f"; fi
+done

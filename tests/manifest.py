@@ -55,23 +55,12 @@ def fits(value, kind, where):
         raise AssertionError(f"{where}: {e}") from e
 
 
-def main():
-    kinds = {("v1", "Namespace"): "V1Namespace", ("v1", "ConfigMap"): "V1ConfigMap",
-             ("apps/v1", "DaemonSet"): "V1DaemonSet"}
-    docs = list(yaml.safe_load_all(open(sys.argv[1], encoding="utf-8")))
-    objects = {}
-    for d in docs:
-        kind = d.get("kind")
-        try:
-            objects[kind] = fits(d, kinds[d["apiVersion"], kind], kind)
-            say(True, f"{kind}-is-as-the-api-has-it")
-        except AssertionError as e:
-            say(False, f"{kind}-is-as-the-api-has-it", e)
-    # The check itself: slips that it has to see.
+def sees_slips(daemon_set):
+    """The check itself: slips that it has to see."""
     for path, value in ((("spec", "template", "spec", "hostPid"), True),
                         (("spec", "template", "spec", "hostPID"), "true"),
                         (("spec", "template", "spec", "terminationGracePeriodSeconds"), "15")):
-        d = yaml.safe_load(yaml.safe_dump(docs[-1]))
+        d = yaml.safe_load(yaml.safe_dump(daemon_set))
         at = d
         for key in path[:-1]:
             at = at[key]
@@ -81,19 +70,43 @@ def main():
             say(False, f"a-slip-in-{path[-1]}-is-seen", value)
         except AssertionError:
             say(True, f"a-slip-in-{path[-1]}-is-seen")
-    ds, config = objects["DaemonSet"], objects["ConfigMap"]
-    pod = ds.spec.template.spec
-    c = pod.containers[0]
-    say(ds.spec.selector.match_labels.items() <= ds.spec.template.metadata.labels.items(),
-        "selector-finds-its-pods")
-    say(pod.host_pid, "host-pid")
-    say({m.name for m in c.volume_mounts} == {v.name for v in pod.volumes}, "each-volume-is-mounted")
+
+
+def runs_as_promised(pod, name):
+    """The profiler's container has what the unit file gives it, and no more."""
+    c = next(c for c in pod.containers if c.name == "ebpfprofiler")
+    say({m.name for m in c.volume_mounts} == {v.name for v in pod.volumes}, f"each-volume-is-mounted-{name}")
     unit = re.search(r"^CapabilityBoundingSet=(.*)$", open("dist/ebpfprofiler.service").read(), re.M)
     say({"CAP_" + n for n in c.security_context.capabilities.add} == set(unit[1].split()),
-        "capabilities-are-the-unit-file's")
+        f"capabilities-are-the-unit-file's-{name}")
     say(c.security_context.capabilities.drop == ["ALL"] and not c.security_context.privileged,
-        "and-no-others")
-    open(sys.argv[2], "w", encoding="utf-8").write(config.data["ebpfprofiler.ini"])
+        f"and-no-others-{name}")
+
+
+def main():
+    kinds = {("v1", "Namespace"): "V1Namespace", ("v1", "ConfigMap"): "V1ConfigMap",
+             ("apps/v1", "DaemonSet"): "V1DaemonSet", ("v1", "Pod"): "V1Pod"}
+    docs = list(yaml.safe_load_all(open(sys.argv[1], encoding="utf-8")))
+    objects = {}
+    for d in docs:
+        kind = d.get("kind")
+        try:
+            objects[kind] = fits(d, kinds[d["apiVersion"], kind], kind)
+            say(True, f"{kind}-is-as-the-api-has-it")
+        except AssertionError as e:
+            say(False, f"{kind}-is-as-the-api-has-it", e)
+    if "DaemonSet" in objects:
+        sees_slips(docs[-1])
+        ds = objects["DaemonSet"]
+        say(ds.spec.selector.match_labels.items() <= ds.spec.template.metadata.labels.items(),
+            "selector-finds-its-pods")
+        say(ds.spec.template.spec.host_pid, "host-pid")
+        runs_as_promised(ds.spec.template.spec, "on-a-node")
+    else:
+        pod = objects["Pod"].spec
+        say(pod.share_process_namespace and not pod.host_pid, "pids-of-the-pod")
+        runs_as_promised(pod, "in-a-pod")
+    open(sys.argv[2], "w", encoding="utf-8").write(objects["ConfigMap"].data["ebpfprofiler.ini"])
     sys.exit(bad)
 
 

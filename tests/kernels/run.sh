@@ -6,7 +6,9 @@
 # insns.txt; the new figures are in $B/kernels/insns.txt, to be copied over it when a growth is
 # meant. What doctor finds must be what features.txt says. MATRIX=1 boots the matrix alone, without
 # the cases of plan(), pages of another size and the guest units-arm64, which runs the unit tests of
-# units.txt; ONLY="old-amd64 ..." boots those only. `make check-kernels` builds first.
+# units.txt; ONLY="old-amd64 ..." boots those only. A guest that has passed with the same kernel, programs,
+# and files of this folder is not booted again for 30 days, unless FRESH=1 says so. `make check-kernels`
+# builds first.
 set -u
 : "${B:=build}"
 out=$B/kernels
@@ -167,9 +169,25 @@ figures() {
         "$(sed -n 's/^@@ samples //p' "$out/$1.log")" "$(sed -n 's/^@@ whole //p' "$out/$1.log")"
 }
 
-# one NAME: boots it, prints its line.
+# All that the verdict on a guest depends on, as a number.
+key() {
+    {
+        echo "$1 ${MATRIX:-}"
+        cat "$here"/*.sh "$here"/*.txt "$(kernel "$1")"
+        find "$out/${1##*-}" -type f -exec sha256sum {} + | sort
+        [ "$1" != $units ] || find "$out/${1##*-}-units" -type f -exec sha256sum {} + | sort
+    } | sha256sum | cut -c 1-32
+}
+
+# one NAME: boots it, prints its line; or the line that it had.
 one() {
     name=$1 start=$(date +%s)
+    result=$cache/results/$name-$(key "$name")
+    if [ -z "${FRESH:-}" ] && [ -s "$result/line" ]; then
+        [ "$name" = $units ] || cp "$result/insns" "$out/$name.insns"
+        sed 's/$/ (not booted again)/' "$result/line"
+        return
+    fi
     boot "$name"
     log=$out/$name.log
     {
@@ -181,8 +199,14 @@ one() {
         "$([ -s "$out/$name.why" ] && echo not ok || echo ok)" "$name" \
         "$(sed -n 's/^@@ kernel \([^ ]*\).*/\1/p' "$log")" \
         "$([ "$name" = $units ] || figures "$name")" \
-        "$(grep -cE '^@@ (ok|exit 0) ' "$log")" $(($(date +%s) - start))
-    [ ! -s "$out/$name.why" ] || sed "s|^|  $name: |" "$out/$name.why"
+        "$(grep -cE '^@@ (ok|exit 0) ' "$log")" $(($(date +%s) - start)) | tee "$out/$name.line"
+    if [ -s "$out/$name.why" ]; then
+        sed "s|^|  $name: |" "$out/$name.why"
+        return
+    fi
+    mkdir -p "$result"
+    cp "$out/$name.line" "$result/line"
+    [ "$name" = $units ] || cp "$out/$name.insns" "$result/insns"
 }
 
 # The guests to boot, the longest first; says which are not to be had.
@@ -207,6 +231,7 @@ matrix() {
     mkdir -p "$out"
     : >"$out/guests"
     : >"$out/summary"
+    find "$cache/results" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -r {} + 2>/dev/null
     sh "$here/fetch.sh" "$cache" || exit 1
     guests
     if grep -q -- '-amd64$' "$out/guests"; then payload amd64 "$B" x86_64-linux-gnu; fi
