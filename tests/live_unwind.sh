@@ -74,8 +74,8 @@ for value, stack, labels in Profile(sys.argv[1]).samples:
     good += value * all(w in at for w in want)
 period = 1e9 / 199
 print('%s: %d of %d' % (mode, good / period, total / period))
-# The first few samples may be from before the tables.
-print(('ok' if good / period > 50 and (total - good) / period <= 20 else 'not ok') + ' stack-through-' + mode)
+# The first samples may be from before the tables, which take a quarter of a second at times.
+print(('ok' if good / period > 50 and (total - good) / period <= 80 else 'not ok') + ' stack-through-' + mode)
 EOF
 done
 
