@@ -19,6 +19,7 @@ required="old-amd64 old-arm64 stable-amd64 stable-arm64"
 units=units-arm64
 seconds_max=400 # for one guest; 15 to 60 are usual on a quiet machine
 boot_max=90 # until its first word; an emulated boot may hang for good
+silent_max=150 # between two words: so may an emulated machine later on
 insns_max=50000 # of the verifier, per program; the kernel's own limit is a million
 insns_margin=10 # percent over insns.txt
 
@@ -115,10 +116,13 @@ boot() {
             -no-reboot -serial "file:$log.raw" -kernel "$(kernel "$name")" -initrd "$initrd" \
             -append "console=$console panic=-1 quiet $(tell "$name") -- /t/${name%-*}" \
             </dev/null >"$out/$name.qemu" 2>&1 &
-        emulator=$! n=0
+        emulator=$! n=0 said=0 at=0
         while kill -0 $emulator 2>/dev/null; do
             sleep 0.5
             n=$((n + 1))
+            now=$(stat -c %s "$log.raw")
+            [ "$now" -eq $said ] || { said=$now at=$n; }
+            [ $((n - at)) -ne $((2 * silent_max)) ] || kill $emulator
             [ $n -ne $((2 * boot_max)) ] || grep -q '^@@ kernel' "$log.raw" || kill $emulator
         done
         tr -d '\r' <"$log.raw" >"$log"
