@@ -87,6 +87,7 @@ struct agent {
 	struct waiting *waiting;
 	u32 nwaiting, waiting_cap;
 	u64 cycle_ns, cpu_check_ns, trim_ns;
+	u64 deaf_ns;                        /* until then nothing new wakes us */
 	u64 window_mono_ns, window_real_ns; /* start of the window */
 	u64 clocks_apart_ns;                /* when profiling began */
 	u64 bpf_seen[BPF_STAT_MAX];
@@ -869,8 +870,15 @@ int agent_work(struct agent *a, u64 until_ns, int wake_fd)
 		if (now >= until_ns)
 			break;
 		n = epoll_wait(a->epoll_fd, ev, ARRAY_SIZE(ev), wait_ms(a, now, until_ns));
-		for (i = 0; i < n; i++)
+		for (i = 0; i < n; i++) {
 			woken |= wake_fd >= 0 && ev[i].data.fd == wake_fd;
+			/*
+			 * What is new meanwhile does not wake us, nor later: a stack that has been sent
+			 * is counted only.
+			 */
+			if (ev[i].data.fd == sampler_fd(a->sampler))
+				a->deaf_ns = now_monotonic() + NEWS_PAUSE_NS;
+		}
 		now = now_monotonic();
 		if (a->walker && now >= walker_due(a->walker))
 			walker_tick(a->walker, now);
@@ -878,7 +886,7 @@ int agent_work(struct agent *a, u64 until_ns, int wake_fd)
 		/* A tick alone is no reason to look at everything. */
 		if (n <= 0 && now < a->cycle_ns)
 			continue;
-		a->cycle_ns = now + CYCLE_NS;
+		a->cycle_ns = now < a->deaf_ns ? a->deaf_ns : now + CYCLE_NS;
 		cycle(a);
 		housekeeping(a, now_monotonic());
 	}
