@@ -8,9 +8,10 @@
 #define ID_SHORT 32 /* hex digits of an ECS id, before its '-' and number */
 #define UID_MIN  32 /* static pods have a hash for a uid */
 
+/* Of an id: they are in lower case. */
 static bool is_hex(char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+	return hex_digit(c) >= 0 && !isupper((u8)c);
 }
 
 static bool starts(const char *s, size_t len, const char *with)
@@ -28,12 +29,6 @@ static bool is(const char *s, size_t len, const char *what)
 	return len == strlen(what) && !memcmp(s, what, len);
 }
 
-static int hex_digit(char c)
-{
-	c = (char)tolower((u8)c);
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* A name as systemd puts it into a unit's: "\x2d" is a byte. */
 static void unit_name(char *dst, const char *s, size_t len)
 {
@@ -41,14 +36,12 @@ static void unit_name(char *dst, const char *s, size_t len)
 	size_t in = 0, out = 0;
 
 	while (in < len && out < CGROUP_NAME_MAX) {
-		int high = -1, low = -1;
+		u8 byte;
+		bool escape = len - in >= 4 && s[in] == '\\' && s[in + 1] == 'x' &&
+			      hex_decode(&byte, s + in + 2, 1);
 
-		if (len - in >= 4 && s[in] == '\\' && s[in + 1] == 'x') {
-			high = hex_digit(s[in + 2]);
-			low = hex_digit(s[in + 3]);
-		}
-		raw[out++] = high < 0 || low < 0 ? s[in] : (char)(high << 4 | low);
-		in += high < 0 || low < 0 ? 1 : 4;
+		raw[out++] = escape ? (char)byte : s[in];
+		in += escape ? 4 : 1;
 	}
 	utf8_clean(dst, CGROUP_NAME_MAX + 1, raw, out);
 }

@@ -79,7 +79,7 @@ static int try_id(struct search *s)
 
 	if (info->id_len < 2)
 		return -ENOENT;
-	elfsym_id_hex(info->id, info->id_len, hex);
+	hex_encode(hex, info->id, info->id_len);
 	snprintf(s->path, sizeof(s->path), DEBUG_DIR "/.build-id/%.2s/%s.debug", hex, hex + 2);
 	return try_path(s, NULL);
 }

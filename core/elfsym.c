@@ -267,15 +267,6 @@ void elfsym_info_fini(struct elfsym_info *info)
 	*info = (struct elfsym_info){ 0 };
 }
 
-void elfsym_id_hex(const u8 *id, u32 len, char *dst)
-{
-	u32 i;
-
-	*dst = '\0';
-	for (i = 0; i < len; i++)
-		sprintf(dst + 2 * (size_t)i, "%02x", id[i]);
-}
-
 /* --- sections by name ----------------------------------------------------------------------- */
 
 int elfsym_sections(const struct elfsym_source *src, struct elfsym_sections *ret)

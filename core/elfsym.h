@@ -87,8 +87,6 @@ struct elfsym_table;
  */
 int elfsym_info(const struct elfsym_source *src, struct elfsym_info *ret);
 void elfsym_info_fini(struct elfsym_info *info);
-/* A build id as lower-case hex; dst has 2 * len + 1 bytes. */
-void elfsym_id_hex(const u8 *id, u32 len, char *dst);
 /* Whether it begins as an ELF file does, sound or not. */
 bool elfsym_is_elf(const struct elfsym_source *src);
 

@@ -332,7 +332,7 @@ static void read_unwind(struct job *j, const struct content *c, int fd, const vo
 	char id[sizeof(c->id_hex)];
 	int err;
 
-	elfsym_id_hex(c->info.id, c->info.id_len, id);
+	hex_encode(id, c->info.id, c->info.id_len);
 	j->unwind_state = MODULE_UNWIND_FAILED;
 	j->unwind = calloc(1, sizeof(*j->unwind));
 	err = j->unwind ? tablefile_compile(fd, image, len, id, j->cache_dir, j->unwind, NULL)
@@ -474,7 +474,7 @@ static bool is_vdso(const char *path)
 static void run(struct job *j, struct content *c)
 {
 	c->state = is_vdso(j->module->path) ? load_vdso(j, c) : load_file(j, c);
-	elfsym_id_hex(c->info.id, c->info.id_len, c->id_hex);
+	hex_encode(c->id_hex, c->info.id, c->info.id_len);
 	if (c->state == MODULE_READY && j->known && !same_content(c, j->known))
 		c->state = MODULE_CHANGED;
 	if (c->state != MODULE_READY) {
@@ -817,7 +817,7 @@ static bool same_id(const struct module *m, const struct mapped_file *f)
 		return false;
 	if (m->id_len)
 		return true;
-	elfsym_id_hex(f->build_id, f->build_id_len, id);
+	hex_encode(id, f->build_id, f->build_id_len);
 	return module_state(m) == MODULE_READY && !strcmp(module_build_id(m), id);
 }
 
@@ -848,7 +848,7 @@ static struct module *module_new(struct modules *ms, const struct mapped_file *f
 	memcpy(m->id, f->build_id, f->build_id_len);
 	m->ms = ms;
 	m->id_len = f->build_id_len;
-	elfsym_id_hex(m->id, m->id_len, m->id_hex);
+	hex_encode(m->id_hex, m->id, m->id_len);
 	m->major = f->major;
 	m->minor = f->minor;
 	m->ino = f->ino;

@@ -48,28 +48,17 @@ static void attribute(struct otel_words *w, const char *key, size_t key_len, con
 
 /* --- environment ------------------------------------------------------------------------------ */
 
-static int hex_digit(char c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-				      : -1;
-}
-
 /* "%2C" is a byte: values are written as in W3C baggage. Returns the length of dst. */
 static size_t percent_decode(char *dst, size_t size, const char *s, size_t len)
 {
 	size_t in = 0, out = 0;
 
 	while (in < len && out < size) {
-		int high = -1, low = -1;
+		u8 byte;
+		bool escape = len - in >= 3 && s[in] == '%' && hex_decode(&byte, s + in + 1, 1);
 
-		if (len - in >= 3 && s[in] == '%') {
-			high = hex_digit(s[in + 1]);
-			low = hex_digit(s[in + 2]);
-		}
-		dst[out++] = high < 0 || low < 0 ? s[in] : (char)(high << 4 | low);
-		in += high < 0 || low < 0 ? 1 : 3;
+		dst[out++] = escape ? (char)byte : s[in];
+		in += escape ? 3 : 1;
 	}
 	return out;
 }

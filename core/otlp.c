@@ -392,24 +392,10 @@ static bool is_resource(const char *key)
 #define TRACE_ID 16
 #define SPAN_ID  8
 
-static s32 digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Bytes of an id of so many; false: the text is none. */
 static bool parse_id(const char *s, u8 *dst, size_t len)
 {
-	size_t i;
-
-	if (strlen(s) != 2 * len)
-		return false;
-	for (i = 0; i < 2 * len; i++) {
-		if (digit(s[i]) < 0)
-			return false;
-		dst[i / 2] = (u8)(dst[i / 2] << 4 | digit(s[i]));
-	}
-	return true;
+	return strlen(s) == 2 * len && hex_decode(dst, s, len);
 }
 
 /* The span that a sample names by two labels; false: none. */

@@ -101,15 +101,6 @@ size_t spool_escape(char *dst, size_t size, const char *src)
 	return n;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* The file may have been written by anyone: the result is made valid text like any foreign name. */
 static bool unescape(char *dst, size_t size, const char *src)
 {
@@ -117,7 +108,7 @@ static bool unescape(char *dst, size_t size, const char *src)
 	size_t n = 0;
 
 	for (; *src; src++) {
-		int high, low;
+		u8 byte;
 
 		if (n + 1 >= sizeof(raw))
 			return false;
@@ -125,11 +116,9 @@ static bool unescape(char *dst, size_t size, const char *src)
 			raw[n++] = *src;
 			continue;
 		}
-		high = hex_digit(src[1]);
-		low = high < 0 ? -1 : hex_digit(src[2]);
-		if (low < 0 || !(high | low))
+		if (!hex_decode(&byte, src + 1, 1) || !byte)
 			return false;
-		raw[n++] = (char)(high << 4 | low);
+		raw[n++] = (char)byte;
 		src += 2;
 	}
 	utf8_clean(dst, size, raw, n);
@@ -236,8 +225,7 @@ static bool decode_line(char *line, struct profile *p, u64 *ret_len, u32 *ret_cr
 		return false;
 	*ret_crc = 0;
 	for (i = 0; i < 8; i++) {
-		/* Written in lower case; hex_digit() knows the upper case of percent-encoding. */
-		int digit = crc[i] >= 'a' && crc[i] <= 'f' ? crc[i] - 'a' + 10 : hex_digit(crc[i]);
+		int digit = hex_digit(crc[i]);
 
 		if (digit < 0)
 			return false;

@@ -209,17 +209,11 @@ static void add_label(struct sample *s, const char *key, const char *value)
 static void add_id(struct stack_joiner *j, struct sample *s, const char *key, const u8 *id,
 		   size_t len)
 {
-	static const char digits[] = "0123456789abcdef";
-	char text[2 * 16 + 1] = "";
-	bool some = false;
-	size_t i;
+	static const u8 none[16];
+	char text[2 * sizeof(none) + 1];
 
-	for (i = 0; i < len; i++) {
-		some |= id[i] != 0;
-		text[2 * i] = digits[id[i] >> 4];
-		text[2 * i + 1] = digits[id[i] & 15];
-	}
-	if (some)
+	hex_encode(text, id, len);
+	if (memcmp(id, none, len))
 		s->context[s->ncontext++] =
 			(struct sample_label){ key, clean(j, text, sizeof(text)) };
 }

@@ -48,15 +48,10 @@ static void binary_fini(struct binary *b)
 
 static bool parse_id(const char *hex, struct elfsym_info *info)
 {
-	size_t n = strlen(hex) / 2, i;
-	unsigned v;
+	size_t n = strlen(hex) / 2;
 
-	if (!n || n > ELFSYM_ID_MAX || strspn(hex, "0123456789abcdefABCDEF") != 2 * n || hex[2 * n])
+	if (!n || n > ELFSYM_ID_MAX || hex[2 * n] || !hex_decode(info->id, hex, n))
 		return false;
-	for (i = 0; i < n; i++) {
-		sscanf(hex + 2 * i, "%2x", &v);
-		info->id[i] = (u8)v;
-	}
 	info->id_len = (u32)n;
 	return true;
 }

@@ -658,14 +658,11 @@ static void print_answer(gzFile f, const struct answer *a)
 
 static void print_run(gzFile f, const struct tape_page *p, u64 from, u64 to)
 {
-	static const char digits[] = "0123456789abcdef";
-	u64 i;
+	char text[2 * PAGE + 1];
 
+	hex_encode(text, p->data + from, to - from);
 	gzprintf(f, "bytes %llx ", (unsigned long long)(p->addr + from));
-	for (i = from; i < to; i++) {
-		gzputc(f, digits[p->data[i] >> 4]);
-		gzputc(f, digits[p->data[i] & 15]);
-	}
+	gzputs(f, text);
 	gzputc(f, '\n');
 }
 
@@ -765,13 +762,6 @@ static bool is_word(struct cursor w, const char *text)
 	return (size_t)(w.end - w.p) == len && !memcmp(w.p, text, len);
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool number(struct cursor *c, u32 base, u64 *ret)
 {
 	struct cursor w = word(c);
@@ -794,18 +784,12 @@ static int parse_bytes(struct tape *tape, struct cursor c)
 {
 	u8 data[PAGE];
 	u64 addr;
-	size_t n = 0;
+	size_t n;
 
 	if (!number(&c, 16, &addr))
 		return -EINVAL;
-	for (; c.end - c.p >= 2 && n < PAGE; c.p += 2, n++) {
-		int hi = hex_digit(c.p[0]), lo = hex_digit(c.p[1]);
-
-		if (hi < 0 || lo < 0)
-			return -EINVAL;
-		data[n] = (u8)(hi << 4 | lo);
-	}
-	if (c.p != c.end || addr + n < addr)
+	n = (size_t)(c.end - c.p) / 2;
+	if (n > PAGE || (c.end - c.p) % 2 || addr + n < addr || !hex_decode(data, c.p, n))
 		return -EINVAL;
 	return bytes_put(tape, addr, data, n);
 }

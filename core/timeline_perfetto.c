@@ -123,12 +123,9 @@ static u64 intern(struct writer *w, struct strtab *t, const char *text, struct f
 
 static size_t from_hex(const char *hex, u8 bytes[BUILD_ID_MAX])
 {
-	unsigned int byte;
-	size_t n;
+	size_t n = MIN(strlen(hex) / 2, (size_t)BUILD_ID_MAX);
 
-	for (n = 0; n < BUILD_ID_MAX && sscanf(hex + 2 * n, "%2x", &byte) == 1; n++)
-		bytes[n] = (u8)byte;
-	return n;
+	return hex_decode(bytes, hex, n) ? n : 0;
 }
 
 /* The file that a frame lies in; two files of one path differ by their build ids. */

@@ -65,6 +65,32 @@ void host_name(char *dst, size_t size)
 	dst[size - 1] = '\0';
 }
 
+void hex_encode(char *dst, const u8 *src, size_t n)
+{
+	static const char digits[] = "0123456789abcdef";
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		dst[2 * i] = digits[src[i] >> 4];
+		dst[2 * i + 1] = digits[src[i] & 15];
+	}
+	dst[2 * n] = '\0';
+}
+
+bool hex_decode(u8 *dst, const char *src, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		int high = hex_digit(src[2 * i]), low = high < 0 ? -1 : hex_digit(src[2 * i + 1]);
+
+		if (low < 0)
+			return false;
+		dst[i] = (u8)(high << 4 | low);
+	}
+	return true;
+}
+
 const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -98,6 +98,22 @@ u64 random_below(u64 n);
  */
 int thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg);
 
+/* Of a hex digit, of either case; -1: it is none. */
+static inline int hex_digit(char c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
+}
+
+/*
+ * n bytes as 2 * n digits of lower case and a NUL; and back, without a look at what follows them:
+ * false, and dst is undefined, where not all of them are digits.
+ */
+void hex_encode(char *dst, const u8 *src, size_t n);
+bool hex_decode(u8 *dst, const char *src, size_t n);
+
 /* Last component of a path, never empty for a non-empty path without trailing slash; borrowed. */
 const char *base_name(const char *path);
 

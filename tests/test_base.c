@@ -4,6 +4,7 @@
 #include "core/htab.h"
 #include "core/log.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -117,6 +118,25 @@ static void read_file_is_bounded(void **state __unused)
 	assert_int_equal(read_file("/nonexistent", 10, &text, NULL), -ENOENT);
 }
 
+static void hex_both_ways(void **state __unused)
+{
+	static const u8 bytes[] = { 0x00, 0x9a, 0xff };
+	char text[7], digit[3];
+	u8 back[3];
+	int c;
+
+	hex_encode(text, bytes, 3);
+	assert_string_equal(text, "009aff");
+	assert_true(hex_decode(back, "009AfF!", 3));
+	assert_memory_equal(back, bytes, 3);
+	assert_false(hex_decode(back, "0", 1));
+	for (c = 1; c < 256; c++) {
+		snprintf(digit, sizeof(digit), "0%c", c);
+		assert_int_equal(hex_decode(back, digit, 1), isxdigit(c) != 0);
+		assert_int_equal(hex_digit((char)c), isxdigit(c) ? strtol(digit, NULL, 16) : -1);
+	}
+}
+
 static void vec_stops_at_its_limit(void **state __unused)
 {
 	u32 *v = NULL, cap = 0;
@@ -148,6 +168,7 @@ int main(void)
 		cmocka_unit_test(cleaned_text_is_valid_utf8),
 		cmocka_unit_test(cpu_lists),
 		cmocka_unit_test(read_file_is_bounded),
+		cmocka_unit_test(hex_both_ways),
 		cmocka_unit_test(vec_stops_at_its_limit),
 		cmocka_unit_test(log_limit_once_a_minute),
 	};
