@@ -10,7 +10,7 @@
 #include "headers.h"
 
 #include "htab.h"
-#include "identity.h"
+#include "pprof.h"
 #include "service.h"
 
 #include <arpa/inet.h>
@@ -225,22 +225,6 @@ static const struct many {
 #define MANY_ROWS_MAX ARRAY_SIZE(upload_rows)
 static_assert(MANY_ROWS_MAX >= ARRAY_SIZE(runtime_rows), "the largest nrows");
 static_assert(MANY_MAX >= CONFIG_MAX_UPLOADS, "the largest max");
-
-/* Names that profiles already carry with a meaning of our own. */
-static const char *const reserved_labels[] = {
-	"host",
-	"process.executable",
-	"process.command_line",
-	"pid",
-	"thread.name",
-	"thread.state",
-	"wait",
-	"lock.address",
-	"lock.holder",
-	"trace_id",
-	"span_id",
-	"http.route",
-};
 
 struct parse {
 	struct config *c;
@@ -667,7 +651,6 @@ static bool label_has_name(const char *label, const char *name)
 
 static int check_label(struct parse *p, const char *name, const char *value)
 {
-	bool own = false;
 	u32 i;
 
 	if (!label_name_ok(name))
@@ -675,11 +658,7 @@ static int check_label(struct parse *p, const char *name, const char *value)
 			    "[labels] %s: expected a name of letters, digits, _ and . that does "
 			    "not begin with a digit or .",
 			    name);
-	for (i = 0; i < IDENTITY_MAX; i++)
-		own |= !strcmp(name, identity_label_name(i));
-	for (i = 0; i < ARRAY_SIZE(reserved_labels); i++)
-		own |= !strcmp(name, reserved_labels[i]);
-	if (own)
+	if (pprof_own_label(name))
 		return fail(p, -EINVAL,
 			    "[labels] %s: the profiler sets this label itself, expected "
 			    "another name",

@@ -537,7 +537,7 @@ static void add_shared_label(struct builder *b, struct label_list *list, enum sh
 		fail(b, err);
 }
 
-static bool reserved_label(const char *key)
+bool pprof_own_label(const char *name)
 {
 	static const char *const names[] = { "host",         "process.executable",
 					     "thread.name",  "pid",
@@ -548,10 +548,10 @@ static bool reserved_label(const char *key)
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(names); i++)
-		if (!strcmp(names[i], key))
+		if (!strcmp(names[i], name))
 			return true;
 	for (i = 0; i < IDENTITY_MAX; i++)
-		if (!strcmp(identity_label_name(i), key))
+		if (!strcmp(identity_label_name(i), name))
 			return true;
 	return false;
 }
@@ -564,7 +564,7 @@ static void add_extra_label(struct builder *b, struct label_list *list, const ch
 	u32 value, i;
 
 	if (!eq || !utf8_clean(key, sizeof(key), pair, MIN((size_t)(eq - pair), FOREIGN_MAX)) ||
-	    reserved_label(key))
+	    pprof_own_label(key))
 		return;
 	for (i = 0; i < list->n; i++)
 		if (list->labels[i]->key == text(b, key))

@@ -47,5 +47,7 @@ int pprof_encode_all(const struct window *w, const struct profile *const *p, u32
  * number of samples, or, of a type that counts waits, nanoseconds. Returns 0 or -errno.
  */
 int pprof_write_folded(const struct window *w, const struct profile *p, FILE *f);
+/* Whether profiles carry a label of that name with a meaning of ours. */
+bool pprof_own_label(const char *name);
 /* A message as gzip, for who knows the schema. Returns 0, -ENOMEM, or -E2BIG as pprof_encode(). */
 int pprof_pack(const struct Pprof__Profile *pb, u8 **ret, size_t *ret_len);
