@@ -10,6 +10,7 @@
 #include "elfmem.h"
 #include "identity.h"
 #include "log.h"
+#include "maps.h"
 #include "process.h"
 #include "reader.h"
 #include "stat.h"
@@ -187,14 +188,12 @@ static const char *look_in_image(struct finder *f)
 /* Does an ELF file's beginning lie there? Not what is no file, such as the vdso. */
 static bool begins_image(const char *line, size_t len, u64 *ret)
 {
-	unsigned long long lo, offset, ino;
-	char head[128], perms[5];
+	struct maps_line m;
 
-	snprintf(head, sizeof(head), "%.*s", (int)MIN(len, sizeof(head) - 1), line);
-	if (sscanf(head, "%llx-%*x %4s %llx %*s %llu", &lo, perms, &offset, &ino) != 4)
+	if (!maps_parse(line, len, &m))
 		return false;
-	*ret = lo;
-	return !offset && ino && *perms == 'r';
+	*ret = m.lo;
+	return !m.offset && m.ino && m.readable;
 }
 
 static bool has(const char *line, size_t len, const char *what)
@@ -262,7 +261,6 @@ struct contexts {
 	struct reader *reader;
 	struct contexts_kernel kernel;
 	u32 next; /* process that the next round begins with */
-	u32 armed;
 };
 
 struct job {
@@ -303,7 +301,6 @@ static void disarm(struct contexts *cs, const struct process *p, struct context 
 	if (!c->armed)
 		return;
 	c->armed = false;
-	cs->armed--;
 	/* A younger image of the pid has the place, if there is one. */
 	if (!p->replaced)
 		cs->kernel.disarm(cs->kernel.arg, p->pid);
@@ -318,7 +315,6 @@ static const char *arm(struct contexts *cs, const struct process *p, struct cont
 	entry->route = c->route;
 	if (cs->kernel.arm(cs->kernel.arg, p->pid, entry))
 		return "too many such processes";
-	cs->armed += !c->armed;
 	c->armed = true;
 	return NULL;
 }
@@ -426,9 +422,4 @@ void contexts_free(struct contexts *cs)
 		on_drop(cs, processes_at(cs->ps, i));
 	processes_off_drop(cs->ps, cs);
 	free(cs);
-}
-
-u32 contexts_armed(const struct contexts *cs)
-{
-	return cs->armed;
 }

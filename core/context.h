@@ -42,5 +42,3 @@ struct contexts *contexts_new(struct processes *ps, struct reader *r,
 void contexts_free(struct contexts *cs);
 /* Looks at processes that are due, a few per call; a few times a second. */
 void contexts_round(struct contexts *cs, u64 now_ns);
-/* Processes whose threads' contexts are read. */
-u32 contexts_armed(const struct contexts *cs);

@@ -2,6 +2,7 @@
 /* Shelf: books. See otel.h. */
 #include "otel.h"
 
+#include "maps.h"
 #include "otel.pb-c.h"
 
 #include <ctype.h>
@@ -146,29 +147,16 @@ bool otel_maps_line(const char *line, size_t len, u64 *ret_addr)
 {
 	static const char *const names[] = { "/memfd:" SIGNATURE, "[anon_shmem:" SIGNATURE "]",
 					     "[anon:" SIGNATURE "]" };
-	const char *name;
-	size_t i, n;
-	u64 addr = 0;
+	struct maps_line m;
+	size_t i;
 
-	/* The name is behind five fields, and the address the first: all without blanks. */
-	name = line;
-	for (i = 0; i < 5; i++) {
-		name = memchr(name, ' ', (size_t)(line + len - name));
-		if (!name)
-			return false;
-		while (name < line + len && *name == ' ')
-			name++;
-	}
-	n = (size_t)(line + len - name);
-	for (i = 0; i < ARRAY_SIZE(names); i++)
-		if (n >= strlen(names[i]) && !memcmp(name, names[i], strlen(names[i])))
-			break;
-	if (i == ARRAY_SIZE(names))
+	if (!maps_parse(line, len, &m))
 		return false;
-	for (i = 0; i < 16 && hex_digit(line[i]) >= 0; i++)
-		addr = addr << 4 | (u64)hex_digit(line[i]);
-	*ret_addr = addr;
-	return i && line[i] == '-';
+	*ret_addr = m.lo;
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (m.path_len >= strlen(names[i]) && !memcmp(m.path, names[i], strlen(names[i])))
+			return true;
+	return false;
 }
 
 int otel_header(const u8 data[OTEL_HEADER], struct otel_header *ret)

@@ -7,6 +7,7 @@
 
 #include "htab.h"
 #include "log.h"
+#include "maps.h"
 #include "stat.h"
 
 #include <assert.h>
@@ -417,38 +418,26 @@ static void strip_deleted(char *path, size_t len)
 int process_parse_maps_line(const char *line, size_t len, struct mapped_file *ret, u64 *ret_offset,
 			    char *buf, size_t buf_size)
 {
-	unsigned long long lo, hi, offset, ino;
-	unsigned int major, minor;
-	char perms[5], head[128];
-	int path_at = 0;
+	struct maps_line m;
 	size_t n;
 
-	/* The numbers fit 128 bytes; a copy, since the line is not terminated. */
-	n = MIN(len, sizeof(head) - 1);
-	memcpy(head, line, n);
-	head[n] = '\0';
-	if (sscanf(head, "%llx-%llx %4s %llx %x:%x %llu%n", &lo, &hi, perms, &offset, &major,
-		   &minor, &ino, &path_at) != 7 ||
-	    !path_at || lo >= hi || strlen(perms) != 4)
+	if (!maps_parse(line, len, &m))
 		return -EINVAL;
-	if (perms[2] != 'x')
+	if (!m.exec)
 		return -ENOENT;
-	n = (size_t)path_at;
-	while (n < len && line[n] == ' ')
-		n++;
-	n = unescape(buf, buf_size, line + n, len - n);
+	n = unescape(buf, buf_size, m.path, m.path_len);
 	if (n == SIZE_MAX)
 		return -EINVAL;
 	strip_deleted(buf, n);
 	*ret = (struct mapped_file){
 		.path = *buf ? buf : "//anon",
-		.major = major,
-		.minor = minor,
-		.ino = ino,
-		.lo = lo,
-		.hi = hi,
+		.major = m.major,
+		.minor = m.minor,
+		.ino = m.ino,
+		.lo = m.lo,
+		.hi = m.hi,
 	};
-	*ret_offset = offset;
+	*ret_offset = m.offset;
 	return 0;
 }
 

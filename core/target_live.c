@@ -5,6 +5,7 @@
  * about them, and again when it has become old. Symbols come from the process's memory, then from
  * the mapped files.
  */
+#include "maps.h"
 #include "target.h"
 
 #include "elfmem.h"
@@ -12,7 +13,6 @@
 #include "reader.h"
 #include "target_files.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <elf.h>
 #include <errno.h>
@@ -67,61 +67,6 @@ static void picture_free(struct picture *p)
 	free(p);
 }
 
-/* A line of /proc/PID/maps. path is borrowed from the text and not terminated. */
-struct map_line {
-	struct range r;
-	u64 offset, ino;
-	u32 major, minor;
-	bool exec, readable;
-	const char *path;
-	size_t path_len;
-};
-
-static const char *parse_number(const char *p, const char *end, int base, char stop, u64 *ret)
-{
-	u64 v = 0;
-
-	for (; p < end && *p != stop; p++) {
-		int digit = *p >= '0' && *p <= '9'   ? *p - '0'
-			    : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10
-						     : base;
-
-		if (digit >= base)
-			return NULL;
-		v = v * (u64)base + (u64)digit;
-	}
-	*ret = v;
-	return p < end ? p + 1 : NULL;
-}
-
-/* False for what is no such line. A path's escapes stay: it is for people and last resorts. */
-static bool parse_line(const char *p, const char *end, struct map_line *m)
-{
-	u64 major, minor;
-
-	*m = (struct map_line){ 0 };
-	p = parse_number(p, end, 16, '-', &m->r.lo);
-	p = p ? parse_number(p, end, 16, ' ', &m->r.hi) : NULL;
-	if (!p || end - p < 5 || m->r.lo >= m->r.hi)
-		return false;
-	m->readable = p[0] == 'r';
-	m->exec = p[2] == 'x';
-	p = parse_number(p + 5, end, 16, ' ', &m->offset);
-	p = p ? parse_number(p, end, 16, ':', &major) : NULL;
-	p = p ? parse_number(p, end, 16, ' ', &minor) : NULL;
-	if (!p)
-		return false;
-	m->major = (u32)major;
-	m->minor = (u32)minor;
-	for (; p < end && isdigit((u8)*p); p++)
-		m->ino = m->ino * 10 + (u64)(*p - '0');
-	while (p < end && *p == ' ')
-		p++;
-	m->path = p;
-	m->path_len = (size_t)(end - p);
-	return true;
-}
-
 static int add_mapped(struct picture *p, const struct range *r)
 {
 	int err;
@@ -138,7 +83,7 @@ static int add_mapped(struct picture *p, const struct range *r)
 
 /* What may be an image: mappings of one file from its offset 0 on, code among them. */
 struct group {
-	struct map_line first;
+	struct maps_line first;
 	u32 n;   /* mappings since the first */
 	u64 end; /* of the last */
 	bool exec;
@@ -159,7 +104,7 @@ static int read_memory(void *arg, u64 addr, void *dst, size_t len)
 										       : -EFAULT;
 }
 
-static char *image_path(const struct map_line *m)
+static char *image_path(const struct maps_line *m)
 {
 	static const char deleted[] = " (deleted)";
 	size_t len = m->path_len, d = sizeof(deleted) - 1;
@@ -192,10 +137,10 @@ static int end_group(struct picture_job *j)
 	j->group = (struct group){ 0 };
 	if (!g.n || !g.exec)
 		return 0;
-	err = elfmem_open(&src, g.first.r.lo, &im.mem);
+	err = elfmem_open(&src, g.first.lo, &im.mem);
 	if (err)
 		return err == -ENOMEM ? err : 0;
-	im.map = g.first.r;
+	im.map = (struct range){ g.first.lo, g.first.hi };
 	im.major = g.first.major;
 	im.minor = g.first.minor;
 	im.ino = g.first.ino;
@@ -209,7 +154,7 @@ static int end_group(struct picture_job *j)
 	return 0;
 }
 
-static bool is_vdso(const struct map_line *m)
+static bool is_vdso(const struct maps_line *m)
 {
 	return m->path_len == 6 && !memcmp(m->path, "[vdso]", 6);
 }
@@ -218,20 +163,20 @@ static bool is_vdso(const struct map_line *m)
  * Does the mapping go on with the group? Memory without a file does when it follows at once: .bss,
  * or text that was copied to other pages.
  */
-static bool in_group(const struct group *g, const struct map_line *m)
+static bool in_group(const struct group *g, const struct maps_line *m)
 {
 	if (!g->n || g->n >= GROUP_GAP_MAX)
 		return false;
 	if (!m->ino)
-		return m->r.lo == g->end && !m->path_len;
+		return m->lo == g->end && !m->path_len;
 	return m->offset && m->ino == g->first.ino && m->major == g->first.major &&
 	       m->minor == g->first.minor;
 }
 
-static int add_line(struct picture_job *j, const struct map_line *m)
+static int add_line(struct picture_job *j, const struct maps_line *m)
 {
 	struct group *g = &j->group;
-	int err = add_mapped(j->picture, &m->r);
+	int err = add_mapped(j->picture, &(struct range){ m->lo, m->hi });
 
 	if (!err && !in_group(g, m)) {
 		err = end_group(j);
@@ -241,7 +186,7 @@ static int add_line(struct picture_job *j, const struct map_line *m)
 			return err;
 	}
 	g->n++;
-	g->end = m->r.hi;
+	g->end = m->hi;
 	g->exec |= m->exec;
 	return err;
 }
@@ -252,12 +197,12 @@ static int parse_maps(struct picture_job *j, const char *text, size_t len)
 	int err = 0;
 
 	for (; !err && text < end; text = next + 1) {
-		struct map_line m;
+		struct maps_line m;
 
 		next = memchr(text, '\n', (size_t)(end - text));
 		if (!next)
 			next = end;
-		if (parse_line(text, next, &m))
+		if (maps_parse(text, (size_t)(next - text), &m))
 			err = add_line(j, &m);
 	}
 	return err ? err : end_group(j);
