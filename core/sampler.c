@@ -122,8 +122,10 @@ static int load(struct sampler *s, const struct sampler_options *o)
 	skel->rodata->ring_wake = sampler_ring_wake(s);
 	skel->rodata->ns_level = ns.level;
 	skel->rodata->ns_at = ns.at;
+	if (!o->thread_context)
+		err = bpf_map__set_max_entries(skel->maps.contexts, 1);
 	/* Whose entries have to go with them, and where that cannot be seen, age. */
-	if (ns.level)
+	if (!err && ns.level)
 		err = bpf_map__set_type(skel->maps.filter, BPF_MAP_TYPE_LRU_HASH);
 	if (!err)
 		err = bpf_program__set_autoload(

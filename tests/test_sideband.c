@@ -204,6 +204,38 @@ static void the_kernels_own_code_comes_and_goes(void **state __unused)
 	}
 }
 
+static void processes_without_a_number_here_are_nobody(void **state __unused)
+{
+	static const u32 numbers[] = { 0, ~0u };
+	struct task_event ev;
+	struct record r;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(numbers); i++) {
+		begin(&r, PERF_RECORD_EXIT, 0); /* pid, ppid, tid, ptid, time */
+		put32(&r, numbers[i]);
+		put32(&r, numbers[i]);
+		put32(&r, numbers[i]);
+		put32(&r, numbers[i]);
+		put64(&r, 5);
+		finish(&r, numbers[i], 9);
+		assert_int_equal(sideband_parse(r.bytes, r.len, &ev), -ENOENT);
+		begin(&r, PERF_RECORD_COMM, 1 << 13 /* exec */); /* pid, tid, comm */
+		put32(&r, numbers[i]);
+		put32(&r, numbers[i]);
+		put_string(&r, "x");
+		finish(&r, numbers[i], 9);
+		assert_int_equal(sideband_parse(r.bytes, r.len, &ev), -ENOENT);
+		/* What is of the kernel has no process, and counts. */
+		begin(&r, PERF_RECORD_LOST, 0); /* id, lost */
+		put64(&r, 1);
+		put64(&r, 3);
+		finish(&r, numbers[i], 9);
+		assert_int_equal(sideband_parse(r.bytes, r.len, &ev), 0);
+		assert_int_equal(ev.type, TASK_LOST);
+	}
+}
+
 static void every_truncation_is_refused(void **state __unused)
 {
 	u8 id[24] = { 0 };
@@ -227,6 +259,7 @@ int main(void)
 		cmocka_unit_test(mmap2_with_build_id),
 		cmocka_unit_test(tasks),
 		cmocka_unit_test(the_kernels_own_code_comes_and_goes),
+		cmocka_unit_test(processes_without_a_number_here_are_nobody),
 		cmocka_unit_test(every_truncation_is_refused),
 	};
 
