@@ -1462,6 +1462,21 @@ static int run_fde(struct work *w, const struct cfi_fde *fde, u64 limit, u64 *co
 	return err;
 }
 
+static int by_address(const void *a, const void *b)
+{
+	const u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool is_left_out(const struct cfi *c, const struct cfi_fde *fde)
+{
+	u64 start = c->base + fde->start;
+
+	return c->nleft_out &&
+	       bsearch(&start, c->left_out, c->nleft_out, sizeof(start), by_address);
+}
+
 static int run_all(struct work *w)
 {
 	struct cfi *c = w->c;
@@ -1474,6 +1489,10 @@ static int run_all(struct work *w)
 			limit = next_start(c, i);
 		if (c->fdes[i].start < covered) {
 			c->note[CFI_NOTE_fde_duplicate]++;
+			continue;
+		}
+		if (is_left_out(c, &c->fdes[i])) {
+			c->note[CFI_NOTE_fde_left_out]++;
 			continue;
 		}
 		err = run_fde(w, &c->fdes[i], limit, &covered);
@@ -1494,6 +1513,12 @@ static int run_all(struct work *w)
 	return err;
 }
 
+void cfi_leave_out(struct cfi *c, const u64 *starts, u32 n)
+{
+	c->left_out = starts;
+	c->nleft_out = n;
+}
+
 static void forget_work(struct cfi *c)
 {
 	free(c->fdes);
@@ -1501,6 +1526,7 @@ static void forget_work(struct cfi *c)
 	c->fdes_n = c->fdes_cap = 0;
 	htab_fini(&c->by_rule);
 	c->nsections = 0;
+	cfi_leave_out(c, NULL, 0);
 }
 
 static bool needs_bx(const struct cfi *c)

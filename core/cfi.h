@@ -26,6 +26,7 @@ enum cfi_arch { CFI_X86_64, CFI_ARM64 };
 	X(fde_range, "function with a negative or wrapping range")                          \
 	X(fde_empty, "function of length 0")                                                \
 	X(fde_outside, "function outside executable segments")                              \
+	X(fde_left_out, "function that moves the stack pointer to another stack")           \
 	X(fde_duplicate, "second entry for one function start")                             \
 	X(op_unknown, "unknown instruction")                                                \
 	X(op_advance, "instruction moves the location backwards or wraps it")               \
@@ -148,6 +149,8 @@ struct cfi {
 	u32 text_size;
 	u32 nsections;
 	struct cfi_section section[CFI_SECTIONS_MAX];
+	const u64 *left_out;
+	u32 nleft_out;
 	struct cfi_fde *fdes;
 	u32 fdes_n, fdes_cap;
 	u32 rows_cap, rules_cap;
@@ -167,6 +170,11 @@ void cfi_fini(struct cfi *c);
  * content is no error, see note[].
  */
 int cfi_add(struct cfi *c, const struct cfi_section *section);
+/*
+ * Functions that begin at one of n addresses, in rising order, are gaps whatever their entries say;
+ * borrowed until cfi_run() has returned.
+ */
+void cfi_leave_out(struct cfi *c, const u64 *starts, u32 n);
 /*
  * Compiles what was added, once. Functions are taken by start address; each ends at its end or at
  * the next one's start, whichever comes first, as a search of .eh_frame_hdr sees it; of those with

@@ -16,6 +16,7 @@
 #define FUNCTIONS_MAX (2u << 20)
 #define FUNCTION_MAX  (16u << 20) /* bytes of code; larger is no function */
 #define NAME_MAX_LEN  4096u
+#define SPWRITE       2u
 
 /* What the layouts differ in. */
 struct pclntab {
@@ -27,6 +28,7 @@ struct pclntab {
 	u64 names;   /* what a name's place counts from */
 	u64 base;    /* what addresses count from */
 	u32 width;   /* of each number in the list: 4 or 8 */
+	u32 flags;   /* where in a record; 0: it has none */
 };
 
 static u32 get32(const u8 *p)
@@ -82,11 +84,11 @@ static int read_header(struct pclntab *t, u64 *ret_text)
 {
 	/* Where the header has its numbers, all 8 bytes wide. */
 	static const struct {
-		u32 magic, width, text, names, records;
+		u32 magic, width, text, names, records, flags;
 	} layouts[] = {
-		{ MAGIC_16, 8, 0, 24, 56 },
-		{ MAGIC_18, 4, 24, 32, 64 },
-		{ MAGIC_20, 4, 24, 32, 64 },
+		{ MAGIC_16, 8, 0, 24, 56, 41 }, /* padding, so 0, in Go 1.16 */
+		{ MAGIC_18, 4, 24, 32, 64, 37 },
+		{ MAGIC_20, 4, 24, 32, 64, 41 },
 	};
 	u32 magic, i;
 
@@ -109,6 +111,7 @@ static int read_header(struct pclntab *t, u64 *ret_text)
 	if (i == ARRAY_SIZE(layouts) || t->len < 72)
 		return -ENOEXEC;
 	t->width = layouts[i].width;
+	t->flags = layouts[i].flags;
 	t->names = get64(t->table + layouts[i].names);
 	t->records = t->list = get64(t->table + layouts[i].records);
 	if (layouts[i].text)
@@ -143,21 +146,62 @@ static bool base_from_text(struct pclntab *t, const struct pclntab_text *text)
 	return name && !strncmp(name, "_rt0_", 5);
 }
 
+static int open_table(struct pclntab *t, const struct pclntab_text *text)
+{
+	u64 base;
+	int err = read_header(t, &base);
+
+	if (err)
+		return err;
+	if (!t->n || t->n > FUNCTIONS_MAX || !in_table(t, t->list, 2 * t->n + 1, t->width))
+		return -ENOEXEC;
+	if (base && base != UINT64_MAX)
+		t->base = base;
+	else if (!base && !base_from_text(t, text))
+		return -ENOEXEC;
+	return 0;
+}
+
+int pclntab_switchers(const u8 *table, size_t len, const struct pclntab_text *text, u64 **ret,
+		      u32 *ret_n)
+{
+	struct pclntab t = { .table = table, .len = len };
+	_cleanup_free_ u64 *starts = NULL;
+	u32 n = 0, cap = 0;
+	u64 i;
+	int err = open_table(&t, text);
+
+	*ret = NULL;
+	*ret_n = 0;
+	for (i = 0; !err && t.flags && i < t.n; i++) {
+		u64 record = number(&t, 2 * i + 1);
+
+		if (record > t.len || !in_table(&t, t.records + record, 1, t.flags + 1))
+			return -ENOEXEC;
+		if (!(table[t.records + record + t.flags] & SPWRITE))
+			continue;
+		if (n && address(&t, i) <= starts[n - 1])
+			return -ENOEXEC;
+		err = VEC_RESERVE(starts, cap, n + 1, PCLNTAB_SWITCHERS_MAX);
+		if (!err)
+			starts[n++] = address(&t, i);
+	}
+	if (err)
+		return err == -E2BIG ? -ENOEXEC : err;
+	*ret_n = n;
+	*ret = n ? take_ptr(starts) : NULL;
+	return 0;
+}
+
 int pclntab_names(const u8 *table, size_t len, const struct pclntab_text *text,
 		  struct elfsym_names *ret)
 {
 	struct pclntab t = { .table = table, .len = len };
-	u64 i, base, bad = 0;
-	int err = read_header(&t, &base);
+	u64 i, bad = 0;
+	int err = open_table(&t, text);
 
 	if (err)
 		return err;
-	if (!t.n || t.n > FUNCTIONS_MAX || !in_table(&t, t.list, 2 * t.n + 1, t.width))
-		return -ENOEXEC;
-	if (base && base != UINT64_MAX)
-		t.base = base;
-	else if (!base && !base_from_text(&t, text))
-		return -ENOEXEC;
 	for (i = 0; !err && i < t.n; i++) {
 		u64 lo = address(&t, i), hi = address(&t, i + 1);
 		const char *name = lo < hi && hi - lo <= FUNCTION_MAX ? name_of(&t, i) : NULL;

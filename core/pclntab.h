@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shelf: books, private to elfsym.c. Functions of a Go program from the table that its runtime
- * needs for tracebacks, and that stripping leaves. All layouts since Go 1.2, told by their magic
- * number: 1.2, 1.16, 1.18, 1.20 (src/runtime/symtab.go, src/debug/gosym/pclntab.go).
+ * Shelf: books. Functions of a Go program from the table that its runtime needs for tracebacks,
+ * and that stripping leaves. All layouts since Go 1.2, told by their magic number: 1.2, 1.16, 1.18,
+ * 1.20 (src/runtime/symtab.go, src/debug/gosym/pclntab.go).
  */
 #pragma once
 
@@ -21,3 +21,14 @@ struct pclntab_text {
  */
 int pclntab_names(const u8 *table, size_t len, const struct pclntab_text *text,
 		  struct elfsym_names *ret);
+
+#define PCLNTAB_SWITCHERS_MAX 4096 /* more are no sound table: Go's runtime has some two dozen */
+
+/*
+ * Starts of the functions that move the stack pointer to another stack, as Go's linker marks them
+ * (funcFlag_SPWRITE of src/internal/abi/symtab.go, since Go 1.17), in rising order: what the file's
+ * CFI says of their frames is not so. *ret is owned, NULL when *ret_n is 0. Bounds and errors as
+ * above; on failure there is nothing.
+ */
+int pclntab_switchers(const u8 *table, size_t len, const struct pclntab_text *text, u64 **ret,
+		      u32 *ret_n);

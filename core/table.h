@@ -11,7 +11,7 @@
 struct cfi;
 
 /* Raised when packing, layout or struct unwind_rule change: old cache files then do not count. */
-#define TABLE_VERSION 4
+#define TABLE_VERSION 5
 
 /* The page index has to fit a slab. */
 #define TABLE_PAGES_MAX (SLAB_BYTES / sizeof(u32))

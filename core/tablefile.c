@@ -5,7 +5,8 @@
  *
  * Everything is read by pread() into own buffers: a file that shrinks under mmap() would be a
  * SIGBUS. What a file can cost: 65279 section headers, 1 MiB of section names, EH_FRAME_MAX bytes
- * of .eh_frame, DEBUG_FRAME_MAX bytes of .debug_frame, and what struct cfi_limits allows.
+ * of .eh_frame, DEBUG_FRAME_MAX bytes of .debug_frame, PCLNTAB_MAX of .gopclntab, and what struct
+ * cfi_limits allows.
  *
  * A cache file is named after the build id, but a build id can be forged. So it begins with a
  * digest of all that the compiler sees of the file, and only counts when that is the same.
@@ -14,6 +15,7 @@
 
 #include "cfi.h"
 #include "elfsym.h"
+#include "pclntab.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -31,6 +33,7 @@
 #define EH_FRAME_MAX      (128u << 20)
 #define UNSIZED_MAX       (64u << 20) /* of a .eh_frame whose end nobody tells */
 #define DEBUG_FRAME_MAX   (256u << 20)
+#define PCLNTAB_MAX       (128u << 20)
 #define INFLATE_RATIO_MAX 1000 /* zlib itself does not go over 1032 */
 #define SFRAME_MAGIC      0xdee2
 #define SHT_SFRAME        0x6ffffff4
@@ -56,6 +59,8 @@ struct elf {
 	enum cfi_arch arch;
 	u64 text_lo, text_hi;
 	struct frame eh, debug;
+	u64 *left_out; /* functions whose CFI is not so; owned */
+	u32 nleft_out;
 	struct tablefile_info info;
 };
 
@@ -64,6 +69,9 @@ static void elf_fini(struct elf *e)
 	free(e->eh.data);
 	free(e->debug.data);
 	e->eh.data = e->debug.data = NULL;
+	free(e->left_out);
+	e->left_out = NULL;
+	e->nleft_out = 0;
 }
 
 static double cpu_seconds(void)
@@ -409,6 +417,27 @@ static int frame_load(const struct elfsym_source *src, const struct place *p, st
 	return 0;
 }
 
+/*
+ * Go's assembler writes CFI for functions that leave their stack as if they did not. A table that is
+ * damaged tells nothing, as if it were not there.
+ */
+static int find_switchers(struct elf *e, const Elf64_Ehdr *eh, const struct sections *s)
+{
+	const Elf64_Shdr *h = section_find(s, ".gopclntab"), *text = section_find(s, ".text");
+	struct pclntab_text where = { .start = text ? text->sh_addr : 0, .entry = eh->e_entry };
+	_cleanup_free_ u8 *table = NULL;
+	int err;
+
+	if (!h)
+		h = section_find(s, ".data.rel.ro.gopclntab");
+	if (!h || h->sh_size > PCLNTAB_MAX || h->sh_flags & SHF_COMPRESSED)
+		return 0;
+	err = read_new(&e->src, h->sh_offset, h->sh_size, &table);
+	if (!err)
+		err = pclntab_switchers(table, h->sh_size, &where, &e->left_out, &e->nleft_out);
+	return err == -ENOMEM ? err : 0;
+}
+
 static int find_places(struct elf *e, const Elf64_Ehdr *eh, const struct elfsym_info *headers,
 		       struct place *eh_frame, struct place *debug_frame)
 {
@@ -427,7 +456,7 @@ static int find_places(struct elf *e, const Elf64_Ehdr *eh, const struct elfsym_
 		place_eh_frame(&e->src, h, eh_frame);
 	else
 		err = find_by_header(&e->src, eh, headers, eh_frame);
-	return err;
+	return err ? err : find_switchers(e, eh, &s);
 }
 
 /*
@@ -528,6 +557,7 @@ static int compile(const struct elf *e, struct cfi *ret)
 	err = add_frame(&c, &e->eh, false);
 	if (!err)
 		err = add_frame(&c, &e->debug, true);
+	cfi_leave_out(&c, e->left_out, e->nleft_out);
 	if (!err)
 		err = cfi_run(&c);
 	if (err)
@@ -614,6 +644,7 @@ static void digest(const struct elf *e, u8 *ret)
 	sha256_update(&sha, sizeof(head), (const u8 *)head);
 	digest_frame(&sha, &e->eh);
 	digest_frame(&sha, &e->debug);
+	sha256_update(&sha, e->nleft_out * sizeof(*e->left_out), (const u8 *)e->left_out);
 	sha256_digest(&sha, DIGEST_LEN, ret);
 }
 

@@ -19,10 +19,11 @@ EOF
 cat >"$tmp/go.go" <<'EOF'
 package main
 
-import ("crypto/sha256"; "sort")
+import ("crypto/sha256"; "sort"; "sync")
 
 func work(n int) []int { a := make([]int, n); h := sha256.Sum256([]byte("seed")); for i := range a { if i%64 == 0 { h = sha256.Sum256(h[:]) }; a[i] = int(h[i%32]) * (i % 977) }; sort.Ints(a); return a }
-func main() { for { work(20000) } }
+func spawn(n int) { var w sync.WaitGroup; w.Add(n); for i := 0; i < n; i++ { go func() { w.Done() }() }; w.Wait() }
+func main() { for { work(20000); spawn(200) } }
 EOF
 cat >"$tmp/r.rs" <<'EOF'
 use std::collections::HashMap;
@@ -75,12 +76,18 @@ python3 - "$tmp/kept" $names <<'EOF'
 import glob, re, sys
 sys.path.insert(0, 'tests/live')
 from pprof import Profile
+first = r'runtime\.(goexit|clone|rt0_go|systemstack|mcall|asmcgocall|morestack|gogo)(\.abi0)?$'
 for name in sys.argv[2:]:
-    shares, total = {}, 0
+    shares, total, roots, leftover = {}, 0, {}, False
     for f in glob.glob('%s/%s/*' % (sys.argv[1], name)):
         p = Profile(f)
         n = sum(v for v, s, l in p.samples)
         total += n
+        for v, s, l in p.samples:
+            user = [f[0] for f in s if f[1] != '[kernel.kallsyms]']
+            if user:
+                roots[user[-1]] = roots.get(user[-1], 0) + v
+            leftover |= 'runtime.newproc.abi0' in user
         line = [c for c in p.comments if c.startswith('user stacks of this profile')][0]
         for m in re.finditer(r'([a-z][^%:]*?) ([\d.]+) %', line.split(':', 1)[1]):
             shares[m.group(1)] = shares.get(m.group(1), 0) + n * float(m.group(2)) / 100
@@ -88,8 +95,13 @@ for name in sys.argv[2:]:
     # Or end in code made at run time that has no map: nobody can tell its frames from outside.
     whole = (shares.get('complete', 0) + shares.get('ended in code made at run time, without frame pointers', 0)) / total if total else 0
     print('%-12s %6.0f samples: %s' % (name, samples, ', '.join('%s %.2f %%' % (k, 100 * v / total) for k, v in sorted(shares.items(), key=lambda x: -x[1]))))
-    # Go's runtime switches stacks (systemstack, for its scavenger and others), where a walk ends.
-    least = {'java': 0.9, 'gobinary': 0.98}.get(name, 0.99)
+    if name == 'gobinary':
+        # Where Go's runtime switches stacks a walk ends, or follows the frame pointer to the other one.
+        whole = sum(v for s, v in roots.items() if re.match(first, s or '')) / total if total else 0
+        print('first frames: %s' % ', '.join('%s %.2f %%' % (s, 100 * v / total) for s, v in sorted(roots.items(), key=lambda x: -x[1])[:6]))
+        # What the stack switched to has left of the program's start: nobody else calls that wrapper.
+        print('%s no-caller-is-left-over-on-another-stack' % ('not ok' if leftover else 'ok'))
+    least = {'java': 0.9}.get(name, 0.99)
     good = samples > 200 and whole >= least
     print('%s whole-stacks-%s' % ('ok' if good else 'not ok', name))
 EOF

@@ -653,6 +653,33 @@ static void functions_come_out_sorted_with_gaps_between(void **state __unused)
 	fini(&c);
 }
 
+static void functions_that_are_left_out_are_gaps(void **state __unused)
+{
+	static const u64 starts[] = { 0x1010, 0x2008, 0x9000 };
+	struct buf b = { .n = 0 };
+	struct cfi_section s;
+	struct cfi c;
+	size_t cie = put_cie_x86(&b);
+
+	put_fde(&b, cie, 0x1000, 0x10, LIT(0x0e, 16));
+	put_fde(&b, cie, 0x1010, 0x10, LIT(0x0e, 24));
+	put_fde(&b, cie, 0x1020, 0x10, LIT(0x0e, 32));
+	put_fde(&b, cie, 0x2000, 0x10, LIT(0x0e, 40));
+	s = (struct cfi_section){ .data = b.b, .size = b.n, .vaddr = FRAME };
+	cfi_init(&c, CFI_X86_64, TEXT, TEXT + 0x10000, &limits);
+	assert_int_equal(cfi_add(&c, &s), 0);
+	cfi_leave_out(&c, starts, ARRAY_SIZE(starts));
+	assert_int_equal(cfi_run(&c), 0);
+	expect(&c, 0x100f, "r7+16 fp same ra c-8");
+	expect(&c, 0x1010, "none");
+	expect(&c, 0x101f, "none");
+	expect(&c, 0x1020, "r7+32 fp same ra c-8");
+	/* Not by what lies in the middle. */
+	expect(&c, 0x2008, "r7+40 fp same ra c-8");
+	assert_int_equal(c.note[CFI_NOTE_fde_left_out], 1);
+	fini(&c);
+}
+
 static void equal_neighbours_are_merged_across_functions(void **state __unused)
 {
 	struct buf b = { .n = 0 };
@@ -2053,6 +2080,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(signal_frame_of_the_arm64_vdso_is_recognised),
 		cmocka_unit_test(cie_augmentation_B_is_accepted_on_arm64),
 		cmocka_unit_test(functions_come_out_sorted_with_gaps_between),
+		cmocka_unit_test(functions_that_are_left_out_are_gaps),
 		cmocka_unit_test(equal_neighbours_are_merged_across_functions),
 		cmocka_unit_test(rbx_is_followed_where_a_frame_address_needs_it),
 		cmocka_unit_test(rbx_is_not_followed_elsewhere),

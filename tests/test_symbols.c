@@ -345,7 +345,7 @@ static struct go go_table(u32 magic, u64 text)
 		put64(&g, narrow ? 64 : 56, RECORDS);
 	}
 	for (i = 0; i < 4; i++) {
-		size_t record = 0x300 + i * 32, at = list + i * 2 * width;
+		size_t record = 0x300 + i * 64, at = list + i * 2 * width;
 		u64 from_list = record - (old ? 0 : RECORDS);
 
 		if (narrow)
@@ -418,10 +418,49 @@ static void where_go_code_begins_may_follow_from_the_entry(void **state __unused
 	elfsym_names_fini(&n);
 }
 
+static void functions_that_leave_their_stack_are_told(void **state __unused)
+{
+	/* The flags' place in a record, as struct _func of each version has it; 0: before Go 1.17. */
+	static const struct {
+		u32 magic, flag;
+	} layouts[] = {
+		{ 0xfffffffb, 0 }, { 0xfffffffa, 41 }, { 0xfffffff0, 37 }, { 0xfffffff1, 41 }
+	};
+	struct pclntab_text text = { .start = TEXT, .entry = TEXT };
+	u64 *starts;
+	u32 i, n;
+
+	for (i = 0; i < ARRAY_SIZE(layouts); i++) {
+		struct go g = go_table(layouts[i].magic, TEXT);
+
+		assert_int_equal(pclntab_switchers(g.bytes, g.len, &text, &starts, &n), 0);
+		assert_int_equal(n, 0);
+		assert_null(starts);
+		g.bytes[0x300 + layouts[i].flag] |= 1; /* first frame of a thread */
+		g.bytes[0x340 + layouts[i].flag] |= 2;
+		g.bytes[0x380 + layouts[i].flag] |= 6; /* and written in assembly */
+		assert_int_equal(pclntab_switchers(g.bytes, g.len, &text, &starts, &n), 0);
+		if (!layouts[i].flag) {
+			assert_int_equal(n, 0);
+			continue;
+		}
+		assert_int_equal(n, 2);
+		assert_int_equal(starts[0], TEXT + 0x20);
+		assert_int_equal(starts[1], TEXT + 0x120);
+		free(starts);
+		/* One record that lies outside: nothing of it is believed. */
+		put32(&g, RECORDS + (layouts[i].magic == 0xfffffffa ? 8 : 4), 0x7ffffff0);
+		assert_int_equal(pclntab_switchers(g.bytes, g.len, &text, &starts, &n), -ENOEXEC);
+		assert_null(starts);
+		assert_int_equal(n, 0);
+	}
+}
+
 static void damaged_go_tables_are_survived(void **state __unused)
 {
 	struct pclntab_text text = { .start = TEXT, .entry = TEXT };
-	u32 seed = 1, i, k;
+	u32 seed = 1, i, k, nstarts;
+	u64 *starts;
 
 	for (i = 0; i < 20000; i++) {
 		struct go g = go_table(i % 2 ? 0xfffffff1 : 0xfffffffa, i % 4 ? TEXT : 0);
@@ -431,7 +470,7 @@ static void damaged_go_tables_are_survived(void **state __unused)
 
 		for (k = 0; k < 1 + i % 4; k++) {
 			seed = seed * 1103515245 + 12345;
-			g.bytes[(seed >> 16) % (i % 3 ? 80 : 0x360)] = (u8)(seed >> 8);
+			g.bytes[(seed >> 16) % (i % 3 ? 80 : 0x3c0)] = (u8)(seed >> 8);
 		}
 		if (i % 5 == 0)
 			len = (seed >> 12) % sizeof(g.bytes);
@@ -439,6 +478,8 @@ static void damaged_go_tables_are_survived(void **state __unused)
 		copy = malloc(MAX(len, 1u));
 		memcpy(copy, g.bytes, len);
 		pclntab_names(copy, len, &text, &n);
+		pclntab_switchers(copy, len, &text, &starts, &nstarts);
+		free(starts);
 		elfsym_names_fini(&n);
 		free(copy);
 	}
@@ -480,6 +521,7 @@ int main(int argc, char **argv)
 		TEST(compressed_symbols_are_read),
 		cmocka_unit_test(go_tables_of_all_versions_are_read),
 		cmocka_unit_test(where_go_code_begins_may_follow_from_the_entry),
+		cmocka_unit_test(functions_that_leave_their_stack_are_told),
 		cmocka_unit_test(damaged_go_tables_are_survived),
 	};
 

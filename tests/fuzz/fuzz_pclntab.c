@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	struct elfsym_names n = { 0 };
 	struct pclntab_text text;
-	u32 i;
+	u64 *starts = NULL;
+	u32 i, nstarts;
 
 	if (size < sizeof(text))
 		return 0;
@@ -20,5 +21,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	for (i = 0; i < n.n; i++)
 		assert(n.v[i].size && n.v[i].name < n.len && n.text[n.len - 1] == '\0');
 	elfsym_names_fini(&n);
+	if (!pclntab_switchers(data + sizeof(text), size - sizeof(text), &text, &starts, &nstarts))
+		for (i = 1; i < nstarts; i++)
+			assert(starts[i] > starts[i - 1]);
+	free(starts);
 	return 0;
 }
