@@ -1,4 +1,4 @@
-# What goes into a guest's initramfs; sourced by run.sh and by tests/fixtures/record_arm64.sh.
+# What goes into a guest's initramfs; sourced by run.sh and by tests/fixtures/guest_arm64.sh.
 
 # libraries ROOT TRIPLE FILE: what a program needs, by name; no loader runs, so of any architecture.
 libraries() {
