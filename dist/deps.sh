@@ -5,12 +5,14 @@
 set -eu
 libs="libbpf-dev libelf-dev zlib1g-dev libinih-dev libcurl4-gnutls-dev nettle-dev libprotobuf-c-dev
       libiberty-dev liblzma-dev libdw-dev libmicrohttpd-dev libjansson-dev"
-build="gcc clang llvm bpftool protobuf-c-compiler linux-libc-dev libc6-dev git $libs"
+build="gcc clang bpftool protobuf-c-compiler linux-libc-dev libc6-dev $libs"
+# Only a clone has a version to be asked for.
+[ ! -e .git ] || build="$build git"
 check="libcmocka-dev python3 python3-protobuf python3-grpcio python3-prometheus-client python3-kubernetes
        python3-yaml protobuf-compiler bash binutils libunwind-dev elfutils"
-live="golang-go golang-github-google-pprof-dev linux-perf clang-format
+live="llvm golang-go golang-github-google-pprof-dev linux-perf clang-format
       libclang-rt-14-dev libasan8 libubsan1 nodejs g++ libdebuginfod1 python3-seccomp chromium fonts-dejavu-core"
-deb="debhelper dpkg-dev fakeroot lintian"
+deb="git debhelper dpkg-dev fakeroot lintian"
 arm64="gcc-aarch64-linux-gnu"
 for p in $libs libcmocka-dev libunwind-dev libc6-dev; do arm64="$arm64 $p:arm64"; done
 kernels="qemu-system-x86 qemu-system-arm cpio binutils debian-archive-keyring"
