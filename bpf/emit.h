@@ -20,8 +20,8 @@ const volatile u64 hash_seed = 0;
 const volatile u64 addr_mask = ~0ull;
 const volatile u64 thread_size = 16384; /* where there is no bpf_task_pt_regs */
 const volatile u64 ring_wake = 1 << 19; /* bytes waiting that wake the reader */
-const volatile bool marks = false;      /* each event is sent with its time, besides */
-const volatile u64 news_pause = 0;      /* least time between wake-ups for new processes; 0: none */
+const volatile bool marks = false; /* each event is sent with its time, besides; see marks_of */
+const volatile u64 news_pause = 0; /* least time between wake-ups for new processes; 0: none */
 
 /* With task work only; all builds of an object have the same constants. */
 const volatile u32 pending_mask = 0; /* entries of `pending` - 1, PENDING_WAYS cleared */
@@ -32,6 +32,8 @@ const volatile u32 scratch_pool = 0; /* slots of the pool */
 u64 epoch SEC(".data.shared") = 0;
 /* Set as soon as anybody is left out: until then nobody is looked up. */
 u32 leaves_out SEC(".data.shared") = 0;
+/* Without `marks`: whose events are sent with their times; 0: nobody's. */
+u32 marks_of SEC(".data.shared") = 0;
 u64 last_news = 0; /* racy, and only a matter of a wake-up more or less */
 
 struct {
@@ -222,11 +224,18 @@ static __always_inline void count_add(struct stack_count *c, u64 n, u64 ns)
 		__sync_fetch_and_add(&c->ns, ns);
 }
 
-/* That the n events happened at this time. */
+/*
+ * That the n events happened at this time. Where few are asked for, the stacks of all others come
+ * first: half of the ring is theirs.
+ */
 static __always_inline void send_mark(struct scratch *s, u64 n, u64 ns, u64 at)
 {
-	struct sample_mark *m = bpf_ringbuf_reserve(&stacks, sizeof(*m), 0);
+	u64 wake = marks ? ring_wake : ring_wake / 2, used;
+	struct sample_mark *m = NULL;
 
+	used = bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA);
+	if (marks || used <= ring_wake)
+		m = bpf_ringbuf_reserve(&stacks, sizeof(*m), 0);
 	if (!m)
 		return stat_add(BPF_STAT_MARKS_LOST, n);
 	m->key = s->ev.key;
@@ -235,9 +244,7 @@ static __always_inline void send_mark(struct scratch *s, u64 n, u64 ns, u64 at)
 	m->ns = ns;
 	m->n = n;
 	m->tid = s->ev.tid;
-	bpf_ringbuf_submit(m, bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) > ring_wake
-				      ? BPF_RB_FORCE_WAKEUP
-				      : BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(m, used > wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
 /* Adds n events of ns nanoseconds, at that time, to what the epoch has of the key. */
@@ -267,7 +274,7 @@ static __always_inline void count(struct scratch *s, u64 n, u64 ns, u64 at)
 	/* A stack that found no room in the ring buffer is sent with its next sample. */
 	if (!c->sent && !send(s))
 		c->sent = 1;
-	if (marks)
+	if (marks || (marks_of && marks_of == s->ev.key.tgid))
 		send_mark(s, n, ns, at);
 }
 

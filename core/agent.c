@@ -73,6 +73,13 @@ struct agent {
 		struct naming *naming; /* NULL: done, or no memory for it */
 	} namings[NAMINGS_MAX + 1];    /* oldest first */
 	u32 nnamings;
+	struct {
+		struct window *w; /* NULL: there is none */
+		struct naming *naming;
+		u32 pid;
+		u64 lost; /* until it ends: of all, when it began */
+		bool ended;
+	} timeline;
 	int epoll_fd;
 	u32 hz, want_hz;
 	bool no_cpu, only_pids, with_marks;
@@ -321,6 +328,9 @@ static void on_mark(void *arg, const struct sample_mark *mark)
 {
 	struct agent *a = arg;
 
+	/* One that comes after its time line has ended. */
+	if (!a->with_marks && (!a->timeline.w || a->timeline.ended))
+		return;
 	if (VEC_RESERVE(a->marks, a->marks_cap, a->nmarks + 1, PENDING_MAX / sizeof(*mark)))
 		stat_add(STAT_marks_lost, mark->n);
 	else
@@ -369,8 +379,7 @@ int agent_new(const struct agent_options *o, struct agent **ret)
 	err = sampler_new(&so, &a->sampler);
 	if (err)
 		goto fail;
-	if (o->marks)
-		sampler_take_marks(a->sampler, on_mark);
+	sampler_take_marks(a->sampler, on_mark);
 	/* First the side band, then /proc: what happens in between is in both, never in neither. */
 	err = sideband_new(SIDEBAND_BYTES, &a->sideband);
 	if (err)
@@ -429,6 +438,8 @@ void agent_free(struct agent *a)
 
 	if (!a)
 		return;
+	if (a->line)
+		agent_timeline_drop(a);
 	tables_free(a->tables);
 	walker_free(a->walker);
 	runtimes_free(a->runtimes);
@@ -703,7 +714,7 @@ static void on_open_wait(void *arg, const struct stack_event *ev, size_t len,
 	stat_add(STAT_waits_due, count->count);
 	line_stack(t->agent->line, ev, len, true);
 	line_count(t->agent->line, t->epoch, &ev->key, count);
-	if (t->agent->with_marks)
+	if (t->agent->with_marks || (t->agent->timeline.pid && !t->agent->timeline.ended))
 		place_mark(t->agent, &(struct sample_mark){
 					     .key = ev->key,
 					     .time_ns = t->now_ns,
@@ -714,8 +725,11 @@ static void on_open_wait(void *arg, const struct stack_event *ev, size_t len,
 				     });
 }
 
-/* Waits that go on are charged to the epoch up to now; what they wait for next is the next's. */
-static void charge_open_waits(struct agent *a, u64 now)
+/*
+ * Waits that go on are charged to the epoch up to now; what they wait for next is the next's. tgid:
+ * those of one process; 0: all.
+ */
+static void charge_open_waits(struct agent *a, u32 tgid, u64 now)
 {
 	struct count_target t = { a, sampler_epoch(a->sampler), now };
 	int err;
@@ -723,7 +737,7 @@ static void charge_open_waits(struct agent *a, u64 now)
 	if (!a->offcpu || a->offcpu_paused)
 		return;
 	cycle(a); /* who lives now is known */
-	err = offcpu_open_waits(a->offcpu, now, t.epoch, on_open_wait, &t);
+	err = offcpu_open_waits(a->offcpu, tgid, now, t.epoch, on_open_wait, &t);
 	if (err)
 		log_debug("waits that are open are not all charged: %s", strerror(-err));
 }
@@ -900,7 +914,7 @@ int agent_close_window(struct agent *a, bool finish, struct window **ret)
 	u64 now = now_monotonic();
 	int err;
 
-	charge_open_waits(a, now);
+	charge_open_waits(a, 0, now);
 	if (finish) {
 		a->restart = false;
 		sampler_stop(a->sampler);
@@ -912,6 +926,102 @@ int agent_close_window(struct agent *a, bool finish, struct window **ret)
 		count_pending(a);
 	return err;
 }
+
+/* --- a time line of one process ------------------------------------------------------------------ */
+
+static u64 marks_lost(const struct agent *a)
+{
+	return stat_get(STAT_marks_lost) + sampler_stat(a->sampler, BPF_STAT_MARKS_LOST) -
+	       a->bpf_seen[BPF_STAT_MARKS_LOST];
+}
+
+int agent_timeline_begin(struct agent *a, u32 pid)
+{
+	struct window *none = NULL;
+	struct process *p;
+	u64 now;
+	int err;
+
+	if (a->with_marks)
+		return -EOPNOTSUPP;
+	if (a->timeline.w)
+		return -EBUSY;
+	cycle(a); /* who lives now is known */
+	p = processes_pid(a->procs, pid);
+	if (!pid || !p || p->exited)
+		return -ESRCH;
+	if (identities_of(a->identities, p)->left_out)
+		return -EACCES;
+	now = now_monotonic();
+	a->timeline.w = window_new(now + a->clocks_apart_ns);
+	if (!a->timeline.w)
+		return -ENOMEM;
+	a->timeline.pid = pid;
+	a->timeline.ended = false;
+	line_watch(a->line, a->timeline.w, pid, p->start_ns, AGENT_TIMELINE_EVENTS);
+	if (a->runtimes)
+		runtimes_want(a->runtimes, p);
+	/* A stack is sent once in an epoch: those that were are sent again in a new one. */
+	err = turn_epoch(a, now, false, &none);
+	if (err) {
+		agent_timeline_drop(a);
+		return err;
+	}
+	a->timeline.lost = marks_lost(a);
+	sampler_mark_process(a->sampler, pid);
+	return 0;
+}
+
+bool agent_timeline_alive(struct agent *a)
+{
+	const struct process *p = processes_pid(a->procs, a->timeline.pid);
+
+	return p && !p->exited;
+}
+
+void agent_timeline_end(struct agent *a)
+{
+	struct window *w = a->timeline.w;
+	u64 now = now_monotonic();
+
+	if (!w || a->timeline.ended)
+		return;
+	charge_open_waits(a, a->timeline.pid, now);
+	sampler_mark_process(a->sampler, 0);
+	cycle(a);
+	line_watch(a->line, NULL, 0, 0, 0);
+	w->end_ns = now + a->clocks_apart_ns;
+	a->timeline.lost = marks_lost(a) - a->timeline.lost;
+	a->timeline.ended = true;
+	a->timeline.pid = 0;
+	a->timeline.naming =
+		naming_new(w, a->modules, a->perfmaps, now_monotonic() + NAMING_MAX_NS);
+}
+
+struct window *agent_timeline_take(struct agent *a, u64 *ret_lost)
+{
+	if (!a->timeline.w || !a->timeline.ended ||
+	    (a->timeline.naming && !naming_step(a->timeline.naming, now_monotonic())))
+		return NULL;
+	naming_free(a->timeline.naming);
+	a->timeline.naming = NULL;
+	*ret_lost = a->timeline.lost;
+	return take_ptr(a->timeline.w);
+}
+
+void agent_timeline_drop(struct agent *a)
+{
+	if (!a->timeline.w)
+		return;
+	sampler_mark_process(a->sampler, 0);
+	line_watch(a->line, NULL, 0, 0, 0);
+	naming_free(a->timeline.naming);
+	a->timeline.naming = NULL;
+	a->timeline.pid = 0;
+	window_free(take_ptr(a->timeline.w));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 
 void agent_set_hz(struct agent *a, u32 hz)
 {
@@ -1054,7 +1164,7 @@ void agent_pause_waits(struct agent *a, bool paused)
 	if (!a->offcpu || paused == a->offcpu_paused)
 		return;
 	if (paused) {
-		charge_open_waits(a, now_monotonic());
+		charge_open_waits(a, 0, now_monotonic());
 		offcpu_stop(a->offcpu);
 	} else {
 		start_offcpu(a);

@@ -82,6 +82,26 @@ void agent_name(struct agent *a, struct window *w);
 struct window *agent_named(struct agent *a, u64 wait_ns);
 /* Names of a window at once, in at most wait_ns. */
 void agent_names_resolve(struct agent *a, struct window *w, u64 wait_ns);
+
+/*
+ * A time line of one process, out of what is profiled anyway, at the rate in force: from now on its
+ * samples and waits are kept with their times as well, at most AGENT_TIMELINE_EVENTS of them. Of
+ * one process at a time, and not with agent_options.marks. Returns 0; -EBUSY; -ESRCH; -EACCES for a
+ * process that is left out; -ENOMEM; -errno.
+ */
+#define AGENT_TIMELINE_EVENTS (1u << 17)
+int agent_timeline_begin(struct agent *a, u32 pid);
+bool agent_timeline_alive(struct agent *a); /* the process is there, as far as is known */
+/* Ends it: waits that go on are in it up to now. Its frames get their names within NAMING_MAX_NS. */
+void agent_timeline_end(struct agent *a);
+/*
+ * The window of one that was ended, once its names are there: the caller's, who frees it before the
+ * agent. *ret_lost: events that are not in it. NULL: not yet.
+ */
+struct window *agent_timeline_take(struct agent *a, u64 *ret_lost);
+/* Whatever is under way is forgotten. */
+void agent_timeline_drop(struct agent *a);
+
 /* Another rate, at once: a window may hold samples of several, each with its own period. */
 void agent_set_hz(struct agent *a, u32 hz);
 u32 agent_hz(const struct agent *a);

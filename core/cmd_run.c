@@ -219,6 +219,7 @@ static void tell_page(struct daemon *d)
 static void stop_sampling(struct daemon *d)
 {
 	cost_meter_fini(&d->meter);
+	local_agent(d->local, NULL, d->config);
 	agent_free(d->agent);
 	d->agent = NULL;
 	choice_free(d->choice);
@@ -255,6 +256,7 @@ static int start_sampling(struct daemon *d)
 	log_info("sampling at %u Hz per CPU by %s; profiles every %u s in %s", agent_hz(d->agent),
 		 agent_clock(d->agent), (u32)(d->window_ns / NSEC_PER_SEC), store_path(d->store));
 	tell_waits(d);
+	local_agent(d->local, d->agent, d->config);
 	tell_page(d);
 	return 0;
 }

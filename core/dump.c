@@ -654,7 +654,7 @@ static void native_waiting(struct collector *c)
 				threads_forget(c->threads, c->dump->pid);
 			walk_waiting(c);
 		}
-		offcpu_open_waits(c->offcpu, now_monotonic(), sampler_epoch(c->sampler), on_wait,
+		offcpu_open_waits(c->offcpu, 0, now_monotonic(), sampler_epoch(c->sampler), on_wait,
 				  c);
 		if (c->runtime)
 			count_threads(c, on_check);

@@ -9,12 +9,15 @@
 #include <string.h>
 
 #define EPOCH_STACKS_MAX (1u << 20)
+#define WATCH_STACKS_MAX (1u << 16)
 
 struct epoch_key {
 	struct stack_key key;
 	struct fold_ref ref;
 	struct fold_ref wall; /* in the profile of the runtime's own type */
 	struct fold_ref lock; /* in the profile of locks */
+	struct fold_ref seen; /* in the window of the watch */
+	u32 watch;            /* its number; 0: none */
 	bool lost;            /* the window had no room for it */
 	bool left_out;        /* nothing of its process is kept */
 	bool has_wall, has_lock;
@@ -35,6 +38,11 @@ struct line {
 	const char *service;
 	bool lock_only;
 	struct epoch epochs[2];
+	struct {
+		struct window *window; /* NULL: nobody is watched */
+		u32 tgid, max, number;
+		u64 start_ns;
+	} watch;
 };
 
 struct line *line_new(struct processes *procs, struct tables *tables,
@@ -160,6 +168,42 @@ static void add_lock(struct line *l, struct window *w, struct epoch_key *entry)
 		stat_inc(STAT_lock_lost);
 }
 
+void line_watch(struct line *l, struct window *w, u32 tgid, u64 start_ns, u32 max)
+{
+	l->watch.window = w;
+	l->watch.tgid = tgid;
+	l->watch.start_ns = start_ns;
+	l->watch.max = max;
+	l->watch.number++;
+}
+
+static bool is_watched(const struct line *l, const struct stack_key *key)
+{
+	return l->watch.window && key->tgid == l->watch.tgid &&
+	       (!l->watch.start_ns || key->start_ns == l->watch.start_ns);
+}
+
+/* And in the window of who is watched. */
+static void add_watched(struct line *l, const struct sample *s, struct epoch_key *entry)
+{
+	struct window *w = l->watch.window;
+
+	if (!is_watched(l, &entry->key))
+		return;
+	l->watch.start_ns = entry->key.start_ns;
+	if (w->nstacks < WATCH_STACKS_MAX && !fold_add(w, s, &entry->seen))
+		entry->watch = l->watch.number;
+}
+
+/* False: there was no room for it. */
+static bool mark_watched(struct line *l, const struct epoch_key *k, const struct window_event *ev)
+{
+	struct window *w = l->watch.window;
+
+	return k->watch == l->watch.number && w->nevents < l->watch.max &&
+	       !fold_event(w, k->seen, ev);
+}
+
 static int add_key(struct epoch *e, u64 hash, const struct epoch_key *key)
 {
 	int err = VEC_RESERVE(e->keys, e->cap, e->nkeys + 1, EPOCH_STACKS_MAX);
@@ -201,6 +245,7 @@ int line_stack(struct line *l, const struct stack_event *ev, size_t len, bool la
 		return -ENOMEM; /* before anything goes into the window */
 	err = fold_add(e->window, &s, &entry.ref);
 	entry.lost = err != 0;
+	add_watched(l, &s, &entry);
 	if (!entry.lost) {
 		add_wall(l, e->window, &entry);
 		if (both)
@@ -249,7 +294,8 @@ void line_mark(struct line *l, const struct sample_mark *mark, u64 realtime_ns)
 
 	if (k && k->left_out)
 		return; /* counted with its stack */
-	if (!k || k->lost || fold_event(e->window, k->ref, &ev))
+	if (l->watch.window ? is_watched(l, &mark->key) && (!k || !mark_watched(l, k, &ev))
+			    : !k || k->lost || fold_event(e->window, k->ref, &ev))
 		stat_add(STAT_marks_lost, mark->n);
 }
 

@@ -55,6 +55,12 @@ void line_count(struct line *l, u64 epoch, const struct stack_key *key,
  */
 void line_mark(struct line *l, const struct sample_mark *mark, u64 realtime_ns);
 /*
+ * Stacks of a process that come from now on are kept in `w`, too, and so are their marks, at most
+ * max of them, and no others. start_ns 0: not known yet. Borrowed until line_watch(l, NULL, ...). A
+ * stack that an epoch knew before is in it from the next epoch on.
+ */
+void line_watch(struct line *l, struct window *w, u32 tgid, u64 start_ns, u32 max);
+/*
  * A thread of a runtime waited for ns where this list says, for a CPU only when ready; comm need
  * not be terminated.
  * UNWIND_OK, or why nothing was added. ns 0: nothing is, but names are read.

@@ -8,6 +8,7 @@
 #include "fold.h"
 #include "log.h"
 #include "process.h"
+#include "recording.h"
 #include "report.h"
 #include "runtime.h"
 #include "web.h"
@@ -20,6 +21,7 @@ struct local {
 	struct catalog *catalog;
 	struct web_api *api;
 	struct web *web;
+	struct recording *recording;
 	struct web_status status;
 };
 
@@ -42,10 +44,13 @@ int local_open(const struct config *c, struct local **ret)
 	err = catalog_open(c->store_path, &l->catalog);
 	if (!err)
 		l->api = web_api_new(l->catalog);
+	l->recording = recording_new();
 	o.api = l->api;
-	if (l->api)
+	if (l->api && l->recording) {
+		o.recorder = recording_recorder(l->recording);
 		err = web_open(&o, &l->web);
-	if (err || !l->api) {
+	}
+	if (err || !l->web) {
 		local_free(l);
 		return err == -EPERM || err == -EINVAL ? err : 0;
 	}
@@ -68,6 +73,7 @@ void local_free(struct local *l)
 	if (l->catalog)
 		catalog_stop(l->catalog);
 	web_free(l->web);
+	recording_free(l->recording);
 	web_api_free(l->api);
 	catalog_free(l->catalog);
 	free(l);
@@ -161,6 +167,14 @@ void local_status(struct local *l, const struct report *r, const struct window *
 	report_ends(w, NULL, l->status.quality, sizeof(l->status.quality));
 	list_runtimes(&l->status, agent_runtimes(a));
 	web_api_status(l->api, &l->status);
+}
+
+void local_agent(struct local *l, struct agent *a, const struct config *c)
+{
+	if (!l)
+		return;
+	web_end_recording(l->web);
+	recording_agent(l->recording, a, config_offcpu_min_ns(c));
 }
 
 void local_set(struct local *l, bool on, u32 window_s)

@@ -32,5 +32,10 @@ void local_stored(struct local *l, const struct window *w, const struct profile 
 void local_status(struct local *l, const struct report *r, const struct window *w, struct agent *a);
 /* Whether this host is being profiled from now on, and how long windows are. */
 void local_set(struct local *l, bool on, u32 window_s);
+/*
+ * Who records time lines for the page from now on, borrowed. NULL: nobody; what is under way ends,
+ * which is to be said before the agent goes.
+ */
+void local_agent(struct local *l, struct agent *a, const struct config *c);
 /* Seconds of a CPU that people's questions took so far: no cost of profiling. */
 double local_cpu_seconds(const struct local *l);

@@ -39,6 +39,7 @@ struct offcpu {
 	struct wait_slot *slots; /* likewise */
 	u32 nslots;
 	struct openwaits *open;
+	u32 only; /* whose open waits are read; 0: all */
 	/* OFFCPU_INTERRUPT: rings that nobody reads. */
 	struct kick_ring {
 		int fd;
@@ -475,7 +476,8 @@ static size_t take_records(struct offcpu *o, const u8 *data, size_t len)
 			return len; /* not ours: no way to find the next */
 		if (n > len - at)
 			break;
-		openwaits_add(o->open, w, n);
+		if (!o->only || o->only == w->key.tgid)
+			openwaits_add(o->open, w, n);
 		at += n;
 	}
 	return at;
@@ -590,16 +592,18 @@ static u64 thread_time(void)
 	return (u64)t.tv_sec * NSEC_PER_SEC + (u64)t.tv_nsec;
 }
 
-int offcpu_open_waits(struct offcpu *o, u64 until_ns, u64 epoch, openwaits_fn *fn, void *arg)
+int offcpu_open_waits(struct offcpu *o, u32 tgid, u64 until_ns, u64 epoch, openwaits_fn *fn,
+		      void *arg)
 {
 	u64 start = thread_time();
 	int err;
 
 	o->bss->until = until_ns;
 	o->bss->longest = MAX(MAX(o->o.min_ns, o->sampling_ns), 1ull);
+	o->only = tgid;
 	err = run_iterator(o, take_records);
 	/* Even if it failed: those that are known go on. */
-	openwaits_charge(o->open, until_ns, epoch, fn, arg);
+	openwaits_charge(o->open, tgid, until_ns, epoch, fn, arg);
 	o->own_ns += thread_time() - start;
 	return err;
 }

@@ -70,8 +70,12 @@ void offcpu_round(struct offcpu *o);
 /* After sampler_flip(): the counts of the epoch that is over. Returns 0 or -errno. */
 int offcpu_read_counts(struct offcpu *o, counts_fn *fn, void *arg);
 u32 offcpu_capacity(const struct offcpu *o);
-/* Charges waits that are open to `epoch`, which is over, up to until_ns. Returns 0 or -errno. */
-int offcpu_open_waits(struct offcpu *o, u64 until_ns, u64 epoch, openwaits_fn *fn, void *arg);
+/*
+ * Charges waits that are open to `epoch` up to until_ns: all, or those of one process (tgid not 0).
+ * Returns 0 or -errno.
+ */
+int offcpu_open_waits(struct offcpu *o, u32 tgid, u64 until_ns, u64 epoch, openwaits_fn *fn,
+		      void *arg);
 /* Waits whose stacks their threads are still to take; they are in no count yet. */
 u64 offcpu_pending(const struct offcpu *o);
 

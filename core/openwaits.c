@@ -146,7 +146,7 @@ static void give(const struct charge *c, struct stack_event *ev, size_t len, u64
 	c->fn(c->arg, ev, len, &count);
 }
 
-static void charge_known(struct openwaits *w, const struct charge *c)
+static void charge_known(struct openwaits *w, u32 tgid, const struct charge *c)
 {
 	u32 i = 0;
 	s64 ns;
@@ -154,6 +154,10 @@ static void charge_known(struct openwaits *w, const struct charge *c)
 	while (i < w->nknown) {
 		struct known *k = &w->known[i];
 
+		if (tgid && k->ev->key.tgid != tgid) {
+			i++;
+			continue;
+		}
 		ns = take(&w->o.slots[k->slot], k->task, k->start, c->until_ns);
 		if (ns >= 0) {
 			give(c, k->ev, k->len, (u64)ns);
@@ -357,10 +361,11 @@ static void charge_added(struct openwaits *w, const struct charge *c)
 	drop_added(w);
 }
 
-void openwaits_charge(struct openwaits *w, u64 until_ns, u64 epoch, openwaits_fn *fn, void *arg)
+void openwaits_charge(struct openwaits *w, u32 tgid, u64 until_ns, u64 epoch, openwaits_fn *fn,
+		      void *arg)
 {
 	struct charge c = { until_ns, epoch, fn, arg };
 
-	charge_known(w, &c);
+	charge_known(w, tgid, &c);
 	charge_added(w, &c);
 }

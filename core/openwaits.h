@@ -50,8 +50,10 @@ typedef void openwaits_fn(void *arg, const struct stack_event *ev, size_t len,
 			  const struct stack_count *count);
 /*
  * Charges all waits, known and added, up to CLOCK_MONOTONIC until_ns; epoch goes into the events.
+ * tgid: only those of one process, and no others must have been added; 0: all.
  */
-void openwaits_charge(struct openwaits *w, u64 until_ns, u64 epoch, openwaits_fn *fn, void *arg);
+void openwaits_charge(struct openwaits *w, u32 tgid, u64 until_ns, u64 epoch, openwaits_fn *fn,
+		      void *arg);
 /* Waits that are remembered. */
 u32 openwaits_known(const struct openwaits *w);
 /* CPU time of reading stacks, in a thread of its own. */

@@ -77,6 +77,11 @@ void sampler_take_marks(struct sampler *s, sampler_mark_fn *fn)
 	s->mark_fn = fn;
 }
 
+void sampler_mark_process(struct sampler *s, u32 tgid)
+{
+	__atomic_store_n(&s->skel->data_shared->marks_of, tgid, __ATOMIC_RELAXED);
+}
+
 u64 sampler_thread_size(void)
 {
 	return MAX(16384u, (u32)sysconf(_SC_PAGESIZE));

@@ -16,7 +16,7 @@ struct sampler_options {
 	u32 hz;
 	bool kernel_frames;
 	u32 max_frames;
-	bool marks;          /* each event's time is told, besides */
+	bool marks;          /* each event's time is told, besides; see sampler_mark_process() */
 	bool thread_context; /* stacks carry what their threads work on */
 	bool only_pids;    /* sample only sampler_add_pid()s and their children born from then on */
 	u64 min_age_ns;    /* processes younger than that are not sampled */
@@ -57,6 +57,8 @@ int sampler_read_stacks(struct sampler *s, sampler_stack_fn *fn, void *arg);
 /* Who gets the times of events, each after its stack, while stacks are read. NULL: nobody. */
 typedef void sampler_mark_fn(void *arg, const struct sample_mark *mark);
 void sampler_take_marks(struct sampler *s, sampler_mark_fn *fn);
+/* Without sampler_options.marks: whose events are told from now on; 0: nobody's. */
+void sampler_mark_process(struct sampler *s, u32 tgid);
 
 /* Number of the epoch that is being counted, starting with 0. */
 u64 sampler_epoch(const struct sampler *s);

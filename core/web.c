@@ -13,6 +13,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
@@ -27,6 +28,7 @@
 #define WORKER_NICE 10
 #define LIMIT_TICK  NSEC_PER_SEC
 #define ROUNDS_MAX  16
+#define RECORDING   "/api/timeline"
 #define PARAM_MAX   2048 /* bytes of all parameters of a question; MHD's memory is the bound */
 
 /* A connection, from accept to close. */
@@ -35,7 +37,7 @@ struct slot {
 	u64 deadline_ns;
 };
 
-enum request_state { REQUEST_NEW, REQUEST_ASKED, REQUEST_ANSWERED };
+enum request_state { REQUEST_NEW, REQUEST_RECORDING, REQUEST_ASKED, REQUEST_ANSWERED };
 
 struct request {
 	struct request *next; /* in the queue */
@@ -47,13 +49,16 @@ struct request {
 	char texts[PARAM_MAX];
 	size_t ntexts;
 	bool too_long;
+	bool recorded; /* the recorder answers */
 };
 
 struct web {
 	struct MHD_Daemon *mhd;
 	struct web_api *api;
-	int listen_fd, epoll_fd; /* the latter is the library's */
-	int done_fd;             /* an eventfd: something was answered */
+	struct web_recorder recorder;
+	struct request *recording; /* from begin() to end() */
+	int listen_fd, epoll_fd;   /* the latter is the library's */
+	int done_fd;               /* an eventfd: something was answered */
 	char address[96], hosts[256], token[WEB_TOKEN_MAX + 1];
 	struct slot slots[WEB_CONNECTIONS];
 	u32 open;
@@ -61,7 +66,7 @@ struct web {
 	pthread_t worker;
 	bool working;
 	pthread_mutex_t lock;
-	pthread_cond_t more;
+	pthread_cond_t more, answered;
 	struct request *first, **last, *done;
 	bool stop;
 };
@@ -286,21 +291,24 @@ static void *work(void *arg)
 		if (!w->first)
 			w->last = &w->first;
 		pthread_mutex_unlock(&w->lock);
-		web_api_answer(w->api, &r->question, &r->answer);
+		if (r->recorded)
+			w->recorder.answer(w->recorder.arg, &r->answer);
+		else
+			web_api_answer(w->api, &r->question, &r->answer);
 		pthread_mutex_lock(&w->lock);
 		r->next = w->done;
 		w->done = r;
+		pthread_cond_signal(&w->answered);
 		eventfd_write(w->done_fd, 1);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
 }
 
-/* Suspended before it is queued: the worker may be faster than we are. */
+/* Its connection is suspended by now: the worker may be faster than we are. */
 static void enqueue(struct web *w, struct request *r)
 {
 	r->state = REQUEST_ASKED;
-	MHD_suspend_connection(r->connection);
 	pthread_mutex_lock(&w->lock);
 	r->next = NULL;
 	*w->last = r;
@@ -366,6 +374,25 @@ static void set_deadline(struct MHD_Connection *c, u64 ns)
 		s->deadline_ns = ns == UINT64_MAX ? ns : now_monotonic() + ns;
 }
 
+static enum MHD_Result start_recording(struct web *w, struct request *r, const char *method)
+{
+	if (strcmp(method, "GET"))
+		return send_text(r->connection, 405, "only GET\n");
+	if (w->recording) {
+		web_api_refuse(&r->answer, 409,
+			       "another time line is being recorded: try again when it is done");
+		return send_answer(r->connection, &r->answer);
+	}
+	if (w->recorder.begin(w->recorder.arg, &r->question, &r->answer))
+		return send_answer(r->connection, &r->answer);
+	w->recording = r;
+	r->recorded = true;
+	r->state = REQUEST_RECORDING;
+	set_deadline(r->connection, UINT64_MAX);
+	MHD_suspend_connection(r->connection);
+	return MHD_YES;
+}
+
 static enum MHD_Result start(struct web *w, struct request *r, const char *path, const char *method)
 {
 	const struct web_asset *asset;
@@ -388,7 +415,10 @@ static enum MHD_Result start(struct web *w, struct request *r, const char *path,
 	MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, take_param, r);
 	if (r->too_long)
 		return send_text(r->connection, 414, "too many or too long parameters\n");
+	if (w->recorder.begin && !strcmp(path, RECORDING))
+		return start_recording(w, r, method);
 	set_deadline(r->connection, UINT64_MAX);
+	MHD_suspend_connection(r->connection);
 	enqueue(w, r);
 	return MHD_YES;
 }
@@ -481,6 +511,16 @@ int web_watch(const struct web *w, int epoll_fd)
 	return 0;
 }
 
+static void resume(struct web *w, struct request *r)
+{
+	if (r->recorded) {
+		w->recorder.end(w->recorder.arg);
+		w->recording = NULL;
+	}
+	r->state = REQUEST_ANSWERED;
+	MHD_resume_connection(r->connection);
+}
+
 /* Connections whose answers are there go on: here, since the library wakes nobody for it. */
 static void resume_done(struct web *w)
 {
@@ -494,20 +534,79 @@ static void resume_done(struct web *w)
 	pthread_mutex_unlock(&w->lock);
 	for (; r; r = next) {
 		next = r->next;
-		r->state = REQUEST_ANSWERED;
-		MHD_resume_connection(r->connection);
+		resume(w, r);
 	}
+}
+
+/* The library does not look at a connection that is suspended. */
+static bool has_gone(const struct request *r)
+{
+	const struct slot *s = slot_of(r->connection);
+	struct pollfd p = { .fd = s ? s->fd : -1, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+static void record_on(struct web *w)
+{
+	struct request *r = w->recording;
+
+	if (!r || r->state != REQUEST_RECORDING)
+		return;
+	if (has_gone(r))
+		resume(w, r); /* it notices, then */
+	else if (w->recorder.ready(w->recorder.arg))
+		enqueue(w, r);
+}
+
+static bool is_done(const struct web *w, const struct request *r)
+{
+	const struct request *d;
+
+	for (d = w->done; d && d != r; d = d->next)
+		;
+	return d;
+}
+
+void web_end_recording(struct web *w)
+{
+	struct request *r = w->recording, **at;
+
+	if (!r)
+		return;
+	if (r->state == REQUEST_ASKED) {
+		pthread_mutex_lock(&w->lock);
+		for (at = &w->first; *at && *at != r; at = &(*at)->next)
+			;
+		if (*at) {
+			*at = r->next;
+			if (!r->next)
+				w->last = at;
+			pthread_mutex_unlock(&w->lock);
+		} else {
+			while (!is_done(w, r))
+				pthread_cond_wait(&w->answered, &w->lock);
+			pthread_mutex_unlock(&w->lock);
+			resume_done(w);
+			return;
+		}
+	}
+	web_api_refuse(&r->answer, 503, "profiling has ended");
+	resume(w, r);
 }
 
 u64 web_next(const struct web *w)
 {
 	MHD_UNSIGNED_LONG_LONG ms;
+	u64 next = now_monotonic() + LIMIT_TICK;
 
 	if (!w->open)
 		return UINT64_MAX;
 	if (MHD_get_timeout(w->mhd, &ms) == MHD_YES && !ms)
 		return 0;
-	return now_monotonic() + LIMIT_TICK;
+	if (w->recording && w->recording->state == REQUEST_RECORDING)
+		next = MIN(next, w->recorder.next(w->recorder.arg));
+	return next;
 }
 
 void web_work(struct web *w)
@@ -517,6 +616,7 @@ void web_work(struct web *w)
 
 	close_late(w);
 	resume_done(w);
+	record_on(w);
 	/* What was resumed, or has more to send, may be ready at once: epoll does not tell. */
 	for (i = 0; i < ROUNDS_MAX; i++) {
 		MHD_run(w->mhd);
@@ -683,12 +783,14 @@ int web_open(const struct web_options *o, struct web **ret)
 	if (err)
 		return log_err(err, "no page: out of memory");
 	w->api = o->api;
+	w->recorder = o->recorder;
 	w->listen_fd = w->epoll_fd = w->done_fd = -1;
 	w->last = &w->first;
 	for (i = 0; i < WEB_CONNECTIONS; i++)
 		w->slots[i].fd = -1;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->more, NULL);
+	pthread_cond_init(&w->answered, NULL);
 	snprintf(w->hosts, sizeof(w->hosts), "%s", o->hosts ? o->hosts : "");
 	err = parse_address(o->listen, &a, &loopback);
 	if (err)
@@ -728,6 +830,7 @@ void web_free(struct web *w)
 {
 	if (!w)
 		return;
+	web_end_recording(w);
 	if (w->working) {
 		pthread_mutex_lock(&w->lock);
 		w->stop = true;
@@ -742,6 +845,7 @@ void web_free(struct web *w)
 	closep(&w->listen_fd);
 	closep(&w->done_fd);
 	pthread_cond_destroy(&w->more);
+	pthread_cond_destroy(&w->answered);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }

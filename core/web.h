@@ -17,13 +17,33 @@
 #define WEB_TOKEN_MAX   256
 
 struct web;
+struct web_answer;
 struct web_api;
+struct web_question;
+
+/*
+ * A question whose answer has to be recorded first, /api/timeline: its connection is parked and
+ * asked for no more than one at a time. All but answer() are called in web_work() or web_open()'s
+ * thread; each begin() that returned 0 is followed by one end().
+ */
+struct web_recorder {
+	/* 0; or -errno, with the refusal in *ret. */
+	int (*begin)(void *arg, const struct web_question *q, struct web_answer *ret);
+	/* When to ask ready() at the latest, CLOCK_MONOTONIC. */
+	u64 (*next)(void *arg);
+	bool (*ready)(void *arg);
+	/* In the worker's thread, after ready(). */
+	void (*answer)(void *arg, struct web_answer *ret);
+	void (*end)(void *arg);
+	void *arg;
+};
 
 struct web_options {
 	const char *listen;     /* ADDRESS:PORT, numbers; port 0: any */
 	const char *token_file; /* "": no token, which only a loopback address may do without */
 	const char *hosts;      /* more names of this host, separated by commas or blanks */
 	struct web_api *api;    /* borrowed */
+	struct web_recorder recorder; /* begin NULL: there is none */
 };
 
 /*
@@ -39,6 +59,8 @@ void web_free(struct web *w);
 int web_watch(const struct web *w, int epoll_fd);
 u64 web_next(const struct web *w); /* CLOCK_MONOTONIC; UINT64_MAX: never */
 void web_work(struct web *w);
+/* What is being recorded ends now, without an answer; waits for one that is being written. */
+void web_end_recording(struct web *w);
 /* "http://127.0.0.1:7077/"; borrowed. */
 const char *web_address(const struct web *w);
 /* Seconds of a CPU that answers took so far. */

@@ -78,7 +78,7 @@ static int answer_metrics(struct web_api *api, const struct web_question *q __un
 
 /* --- parameters ------------------------------------------------------------------------------- */
 
-static const char *param(const struct web_question *q, const char *key)
+const char *web_param(const struct web_question *q, const char *key)
 {
 	u32 i;
 
@@ -88,9 +88,9 @@ static const char *param(const struct web_question *q, const char *key)
 	return NULL;
 }
 
-static bool param_number(const struct web_question *q, const char *key, u64 max, u64 *ret)
+bool web_param_number(const struct web_question *q, const char *key, u64 max, u64 *ret)
 {
-	const char *s = param(q, key);
+	const char *s = web_param(q, key);
 	char *end;
 	u64 n;
 
@@ -111,35 +111,35 @@ static bool param_range(const struct web_question *q, bool second, struct catalo
 	u64 now = now_realtime() / 1000000;
 
 	ret->to_ms = now;
-	if (!param_number(q, "to", MS_MAX, &ret->to_ms))
+	if (!web_param_number(q, "to", MS_MAX, &ret->to_ms))
 		return false;
 	ret->from_ms = ret->to_ms - MIN(ret->to_ms, DEFAULT_MS);
-	if (!param_number(q, "from", MS_MAX, &ret->from_ms))
+	if (!web_param_number(q, "from", MS_MAX, &ret->from_ms))
 		return false;
-	ret->service = param(q, "service");
-	ret->type = param(q, "type");
+	ret->service = web_param(q, "service");
+	ret->type = web_param(q, "type");
 	if (!ret->type)
 		ret->type = "cpu";
 	if (second) {
-		if (!param_number(q, "from" SIDE_SUFFIX, MS_MAX, &ret->from_ms) ||
-		    !param_number(q, "to" SIDE_SUFFIX, MS_MAX, &ret->to_ms))
+		if (!web_param_number(q, "from" SIDE_SUFFIX, MS_MAX, &ret->from_ms) ||
+		    !web_param_number(q, "to" SIDE_SUFFIX, MS_MAX, &ret->to_ms))
 			return false;
-		if (param(q, "service" SIDE_SUFFIX))
-			ret->service = param(q, "service" SIDE_SUFFIX);
+		if (web_param(q, "service" SIDE_SUFFIX))
+			ret->service = web_param(q, "service" SIDE_SUFFIX);
 	}
 	return ret->from_ms < ret->to_ms;
 }
 
 static bool is_compared(const struct web_question *q)
 {
-	return param(q, "from" SIDE_SUFFIX) || param(q, "to" SIDE_SUFFIX) ||
-	       param(q, "service" SIDE_SUFFIX);
+	return web_param(q, "from" SIDE_SUFFIX) || web_param(q, "to" SIDE_SUFFIX) ||
+	       web_param(q, "service" SIDE_SUFFIX);
 }
 
 static bool param_view(const struct web_question *q, struct view_options *o)
 {
-	const char *kernel = param(q, "kernel"), *service = param(q, "service"),
-		   *type = param(q, "type");
+	const char *kernel = web_param(q, "kernel"), *service = web_param(q, "service"),
+		   *type = web_param(q, "type");
 	u32 i;
 
 	*o = (struct view_options){ .type = type ? type : "cpu" };
@@ -159,7 +159,7 @@ static bool param_view(const struct web_question *q, struct view_options *o)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static void refuse(struct web_answer *a, u32 status, const char *why)
+void web_api_refuse(struct web_answer *a, u32 status, const char *why)
 {
 	struct json j;
 
@@ -182,11 +182,11 @@ static void refuse(struct web_answer *a, u32 status, const char *why)
 static void refuse_error(struct web_answer *a, int err)
 {
 	if (err == -EINVAL)
-		refuse(a, 400, "a parameter has no sense: see docs/api.md");
+		web_api_refuse(a, 400, "a parameter has no sense: see docs/api.md");
 	else if (err == -ENOENT)
-		refuse(a, 404, "nothing is stored there");
+		web_api_refuse(a, 404, "nothing is stored there");
 	else
-		refuse(a, 503, err == -ENOMEM ? "out of memory" : strerror(-err));
+		web_api_refuse(a, 503, err == -ENOMEM ? "out of memory" : strerror(-err));
 }
 
 static int done(struct json *j, struct web_answer *a)
@@ -374,8 +374,8 @@ static int answer_services(struct web_api *api, const struct web_question *q, st
 	pair_number(&j, "left_out", s.nservices - i);
 	/* The strip has a range of its own: all that one may drag over. */
 	strip = r;
-	if (!param_number(q, "strip_from", MS_MAX, &strip.from_ms) ||
-	    !param_number(q, "strip_to", MS_MAX, &strip.to_ms) || strip.from_ms >= strip.to_ms)
+	if (!web_param_number(q, "strip_from", MS_MAX, &strip.from_ms) ||
+	    !web_param_number(q, "strip_to", MS_MAX, &strip.to_ms) || strip.from_ms >= strip.to_ms)
 		return -EINVAL;
 	json_key(&j, "strip");
 	put_strip(api, &j, &strip);
@@ -602,7 +602,7 @@ static int answer_flame(struct web_api *api, const struct web_question *q, struc
 	struct asked k;
 	int err;
 
-	if (!param_number(q, "max", WEB_NODES_MAX, &max))
+	if (!web_param_number(q, "max", WEB_NODES_MAX, &max))
 		return -EINVAL;
 	err = ask(api, q, &k);
 	if (err)
@@ -633,7 +633,7 @@ static int answer_function(struct web_api *api, const struct web_question *q, st
 	_cleanup_(symbols_fini) struct symbols s = { 0 };
 	_cleanup_(json_fini) struct json j = { 0 };
 	_cleanup_(view_freep) struct view *v = NULL;
-	const char *name = param(q, "name");
+	const char *name = web_param(q, "name");
 	struct asked k;
 	int err;
 
@@ -716,7 +716,7 @@ static int answer_download(struct web_api *api, const struct web_question *q, st
 		{ "tree", "txt", "text/plain; charset=utf-8" },
 	};
 	_cleanup_(view_freep) struct view *v = NULL;
-	const char *format = param(q, "format");
+	const char *format = web_param(q, "format");
 	struct asked k;
 	FILE *f;
 	u32 i;
@@ -771,5 +771,5 @@ void web_api_answer(struct web_api *api, const struct web_question *q, struct we
 		malloc_trim(0);
 		return;
 	}
-	refuse(ret, 404, "there is no such path: see docs/api.md");
+	web_api_refuse(ret, 404, "there is no such path: see docs/api.md");
 }

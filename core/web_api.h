@@ -59,5 +59,11 @@ struct web_api *web_api_new(struct catalog *c);
 void web_api_free(struct web_api *api);
 /* Any thread. Copied. */
 void web_api_status(struct web_api *api, const struct web_status *s);
+/* A parameter of a question; NULL: not there, or empty. */
+const char *web_param(const struct web_question *q, const char *key);
+/* *ret stays as it is when there is none; false: it is no number of 0 to max. */
+bool web_param_number(const struct web_question *q, const char *key, u64 max, u64 *ret);
+/* An answer with what is wrong, for people; what it had is freed. */
+void web_api_refuse(struct web_answer *a, u32 status, const char *why);
 /* Always gives an answer; its data may be NULL. */
 void web_api_answer(struct web_api *api, const struct web_question *q, struct web_answer *ret);

@@ -14,7 +14,7 @@ fi
 base="util maps gzip rootfile log stat htab cpus arena strtab reader demangle json headers notify"
 books="features task_event perfmap module elfsym plt pclntab debugfile dwarfnames kallsyms process cgroup container otel match service identity context cfi table tablefile slabs tables listwalk target target_live target_files target_tape elfmem elfname layout frames runtime runtime_detect fixture wait"
 line="pidns pprof_in view view_pprof view_print catalog sampler sideband stack fold names pprof store spool pprof_cut otlp envelope http upload line merge walker threads counts pending offcpu hostwalk openwaits timeline timeline_perfetto timeline_firefox"
-edge="main cmd cmd_doctor cost cmd_run sending cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture cmd_symbolize symbolize cmd_tree cmd_top web web_api web_assets local metrics remote"
+edge="main cmd cmd_doctor cost cmd_run sending cmd_record cmd_tables agent report guard config preflight cmd_dump dump choice census cmd_fixture cmd_symbolize symbolize cmd_tree cmd_top web web_api web_assets recording local metrics remote"
 level() {
     case " $base " in *" $1 "*) echo 1; return ;; esac
     case " $books " in *" $1 "*) echo 2; return ;; esac

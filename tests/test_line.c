@@ -535,6 +535,85 @@ static void events_of_who_is_left_out_are_not_kept(void **state __unused)
 	player_fini(&p);
 }
 
+/* Its own window, over all windows and epochs of the others. */
+static void events_of_who_is_watched_are_kept_in_a_window_of_their_own(void **state __unused)
+{
+	u64 lost = stat_get(STAT_marks_lost);
+	struct sample_mark mark = { .time_ns = 5, .ns = 700, .n = 2, .tid = 12 }, other;
+	struct window *own = window_new(1), *w;
+	struct wait_stack s, of_other;
+	struct player p;
+
+	player_init(&p, stderr, NULL);
+	play_process(&p);
+	make_wait(&s, 0, 77);
+	mark.key = s.ev.key;
+	make_wait(&of_other, 0, 78);
+	of_other.ev.key.tgid = 9;
+	other = mark;
+	other.key = of_other.ev.key;
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	/* A stack from before is not in it until it comes again. */
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), 0);
+	line_watch(p.line, own, 8, 0, 3);
+	line_mark(p.line, &mark, 1000);
+	assert_int_equal(stat_get(STAT_marks_lost) - lost, 2);
+	for (u64 epoch = 1; epoch < 4; epoch++) {
+		assert_int_equal(line_open_epoch(p.line, epoch, true, 1), 0);
+		window_free(line_close_epoch(p.line, epoch - 1, 2));
+		s.ev.epoch = of_other.ev.epoch = mark.epoch = other.epoch = epoch;
+		assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), 0);
+		assert_int_equal(line_stack(p.line, &of_other.ev, sizeof(s), true), 0);
+		line_mark(p.line, &mark, 1000 * epoch);
+		line_mark(p.line, &other, 1000 * epoch);
+	}
+	/* Another process under the same pid, and one too many. */
+	other.key = mark.key;
+	other.key.start_ns++;
+	line_mark(p.line, &other, 4000);
+	assert_int_equal(stat_get(STAT_marks_lost) - lost, 2);
+	line_mark(p.line, &mark, 4000);
+	assert_int_equal(stat_get(STAT_marks_lost) - lost, 4);
+	line_watch(p.line, NULL, 0, 0, 0);
+	w = line_close_epoch(p.line, 3, 2);
+	assert_int_equal(w->nevents, 0);
+	assert_int_equal(w->nlabels, 2);
+	assert_int_equal(own->nevents, 3);
+	assert_int_equal(own->nlabels, 1);
+	assert_int_equal(own->events[2].time_ns, 3000);
+	assert_int_equal(own->events[2].tid, 12);
+	assert_int_equal(own->profiles[own->events[2].profile].nsamples, 1);
+	window_free(w);
+	window_free(own);
+	player_fini(&p);
+}
+
+/* What the last watch knew of an epoch's stacks is no place in the next one's window. */
+static void a_watch_knows_nothing_of_the_one_before(void **state __unused)
+{
+	u64 lost = stat_get(STAT_marks_lost);
+	struct sample_mark mark = { .time_ns = 5, .ns = 700, .n = 2, .tid = 12 };
+	struct window *first = window_new(1), *second = window_new(1);
+	struct wait_stack s;
+	struct player p;
+
+	player_init(&p, stderr, NULL);
+	play_process(&p);
+	make_wait(&s, 0, 77);
+	mark.key = s.ev.key;
+	assert_int_equal(line_open_epoch(p.line, 0, true, 1), 0);
+	line_watch(p.line, first, 8, 1, 9);
+	assert_int_equal(line_stack(p.line, &s.ev, sizeof(s), true), 0);
+	line_watch(p.line, NULL, 0, 0, 0);
+	line_watch(p.line, second, 8, 1, 9);
+	line_mark(p.line, &mark, 1000);
+	assert_int_equal(second->nevents, 0);
+	assert_int_equal(stat_get(STAT_marks_lost) - lost, 2);
+	window_free(first);
+	window_free(second);
+	player_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -552,6 +631,8 @@ int main(void)
 		cmocka_unit_test(lost_waits_are_told_apart_from_lost_samples),
 		cmocka_unit_test(events_have_their_stack_and_time_or_are_a_named_loss),
 		cmocka_unit_test(events_of_who_is_left_out_are_not_kept),
+		cmocka_unit_test(events_of_who_is_watched_are_kept_in_a_window_of_their_own),
+		cmocka_unit_test(a_watch_knows_nothing_of_the_one_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,7 +168,7 @@ static void on_charge(void *arg, const struct stack_event *ev, size_t len,
 
 static void charge(struct world *w, u64 until)
 {
-	openwaits_charge(w->open, until, 9, on_charge, w);
+	openwaits_charge(w->open, 0, until, 9, on_charge, w);
 }
 
 /* As the program leaves it when a thread begins to wait. */
@@ -269,6 +269,32 @@ static void test_a_wait_is_charged_window_by_window_and_never_twice(void **state
 	/* It is known by now: the iterator need not tell it again. */
 	assert_int_equal(w.slots[SLOT].told, START);
 	assert_int_equal(openwaits_known(w.open), 1);
+	world_fini(&w);
+}
+
+static void test_waits_of_one_process_are_charged_without_those_of_others(void **state __unused)
+{
+	struct record r;
+	struct world w;
+
+	world_init(&w, false);
+	open_slot(&w, SLOT, TASK, START);
+	add(&w, SLOT, TASK, START);
+	make_record(&r, SLOT + 1, TASK + 64, START);
+	open_slot(&w, SLOT + 1, TASK + 64, START);
+	r.o.key.tgid++;
+	r.o.end = STACK_END_NO_USER;
+	assert_int_equal(openwaits_add(w.open, &r.o, size_of(&r)), 0);
+	charge(&w, START + 100);
+	assert_int_equal(w.calls, 2);
+	openwaits_charge(w.open, (u32)getpid(), START + 300, 9, on_charge, &w);
+	assert_int_equal(w.calls, 3);
+	assert_int_equal(w.slots[SLOT].from, START + 300);
+	assert_int_equal(w.slots[SLOT + 1].from, START + 100);
+	/* And nothing of theirs is lost by it. */
+	charge(&w, START + 400);
+	assert_int_equal(w.calls, 5);
+	assert_int_equal(w.ns, 800);
 	world_fini(&w);
 }
 
@@ -447,7 +473,7 @@ static void test_a_process_whose_memory_hangs_is_left_alone_and_no_other(void **
 	open_slot(&w, SLOT + 2, TASK + 128, START);
 	add(&w, SLOT + 2, TASK + 128, START);
 	began = now_monotonic();
-	openwaits_charge(w.open, START + 100, 9, on_charge, &w);
+	openwaits_charge(w.open, 0, START + 100, 9, on_charge, &w);
 	assert_true(now_monotonic() - began < READER_WAIT_NS);
 	assert_int_equal(w.end, STACK_END_NOT_TAKEN);
 	assert_int_equal(w.nuser, 0);
@@ -461,6 +487,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_an_open_wait_has_the_stack_that_its_thread_stands_on),
 		cmocka_unit_test(test_a_wait_is_charged_window_by_window_and_never_twice),
+		cmocka_unit_test(test_waits_of_one_process_are_charged_without_those_of_others),
 		cmocka_unit_test(test_a_wait_that_has_ended_is_left_to_who_ended_it),
 		cmocka_unit_test(test_a_wait_that_is_just_being_ended_is_not_charged),
 		cmocka_unit_test(test_a_wait_from_after_the_windows_end_waits_for_the_next),

@@ -4,6 +4,7 @@
  * requests come to, and the catalog behind the answers, which is held against the directory.
  */
 #include "core/catalog.h"
+#include "core/recording.h"
 #include "core/view.h"
 #include "core/web.h"
 #include "core/web_api.h"
@@ -36,8 +37,57 @@ struct server {
 	struct web *web;
 	pthread_t thread;
 	_Atomic bool stop;
+	_Atomic bool end_recording; /* asked for; false again: done */
 	u16 port;
 };
+
+/* Stands for who records. */
+static struct {
+	_Atomic bool is_ready, ending;
+	_Atomic int begun, answered, ended;
+} recorder;
+
+static int record_begin(void *arg, const struct web_question *q, struct web_answer *ret)
+{
+	struct recording_question parsed;
+	int err = recording_parse(q, &parsed);
+
+	assert_ptr_equal(arg, &recorder);
+	if (err)
+		web_api_refuse(ret, 400, "no");
+	else
+		recorder.begun++;
+	return err;
+}
+
+static u64 record_next(void *arg)
+{
+	(void)arg;
+	return now_monotonic() + NSEC_PER_SEC / 50;
+}
+
+static bool record_ready(void *arg)
+{
+	(void)arg;
+	return recorder.is_ready;
+}
+
+static void record_answer(void *arg, struct web_answer *ret)
+{
+	(void)arg;
+	recorder.answered++;
+	while (recorder.ending)
+		usleep(1000);
+	*ret = (struct web_answer){ .status = 200, .type = "application/gzip", .len = 5 };
+	ret->data = (u8 *)strdup("times");
+	strcpy(ret->file, "a.gz");
+}
+
+static void record_end(void *arg)
+{
+	(void)arg;
+	recorder.ended++;
+}
 
 static void *serve(void *arg)
 {
@@ -51,8 +101,15 @@ static void *serve(void *arg)
 	while (!s->stop) {
 
 		/* Nothing but what it waits for wakes it, or the limits of time. */
-		poll(&p, 1, 500);
+		u64 next = web_next(s->web), now = now_monotonic(), ms = 500;
+
+		if (next < now + 500 * 1000000ull)
+			ms = next > now ? (next - now) / 1000000 + 1 : 0;
+		poll(&p, 1, (int)ms);
 		web_work(s->web);
+		if (s->end_recording)
+			web_end_recording(s->web);
+		s->end_recording = false;
 	}
 	return NULL;
 }
@@ -61,7 +118,9 @@ static void start(struct server *s, const char *token_file)
 {
 	struct web_options o = { .listen = "127.0.0.1:0",
 				 .token_file = token_file,
-				 .hosts = "shop.example" };
+				 .hosts = "shop.example",
+				 .recorder = { record_begin, record_next, record_ready,
+					       record_answer, record_end, &recorder } };
 
 	memset(s, 0, sizeof(*s));
 	assert_int_equal(catalog_open(dir, &s->catalog), 0);
@@ -244,6 +303,13 @@ static void row_61_rebinding_other_origins_and_methods_are_refused(void **state)
 	expect(&s, "DELETE", "/", host, "", 405);
 	expect(&s, "OPTIONS", "/", host, "", 405);
 	expect(&s, "HEAD", "/", host, "", 200);
+	/* Nobody but the page has anything recorded. */
+	expect(&s, "GET", "/api/timeline?pid=1", "evil.example", "", 403);
+	expect(&s, "GET", "/api/timeline?pid=1", host, "Sec-Fetch-Site: cross-site\r\n", 403);
+	expect(&s, "GET", "/api/timeline?pid=1", host, "Origin: http://evil.example\r\n", 403);
+	expect(&s, "POST", "/api/timeline?pid=1", host, "Content-Length: 0\r\n", 405);
+	expect(&s, "HEAD", "/api/timeline?pid=1", host, "", 405);
+	assert_int_equal(recorder.begun, 0);
 	stop(&s);
 }
 
@@ -371,6 +437,8 @@ static void row_64_with_a_token_nobody_reads_without_it(void **state)
 	expect(&s, "GET", "/page.js", "localhost", "", 401);
 	expect(&s, "GET", "/api/status", "localhost", "", 401);
 	expect(&s, "GET", "/api/status?token=" TOKEN, "localhost", "", 401);
+	expect(&s, "GET", "/api/timeline?pid=1", "localhost", "", 401);
+	assert_int_equal(recorder.begun, 0);
 	expect(&s, "GET", "/api/status", "localhost", "Authorization: Bearer wrong\r\n", 401);
 	expect(&s, "GET", "/api/status", "localhost", "Authorization: Bearer " TOKEN "x\r\n", 401);
 	expect(&s, "GET", "/api/status", "localhost", "Authorization: Bearer \r\n", 401);
@@ -400,6 +468,145 @@ static void answers_wait_for_no_tick(void **state)
 	/* Ten of them, each of which would wait half a second. */
 	assert_true(now_monotonic() - began < 3 * NSEC_PER_SEC);
 	stop(&s);
+}
+
+/* --- recordings --------------------------------------------------------------------------------- */
+
+static void reset_recorder(bool is_ready)
+{
+	recorder.is_ready = is_ready;
+	recorder.ending = false;
+	recorder.begun = recorder.answered = recorder.ended = 0;
+}
+
+static int send_question(const struct server *s, const char *path)
+{
+	char text[256];
+	int fd = connect_to(s), n;
+
+	n = snprintf(text, sizeof(text),
+		     "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+	assert_int_equal(write(fd, text, (size_t)n), n);
+	return fd;
+}
+
+#define SOON(x)                                                     \
+	do {                                                        \
+		u64 until_ns = now_monotonic() + 10 * NSEC_PER_SEC; \
+		while (!(x) && now_monotonic() < until_ns)          \
+			usleep(2000);                               \
+		assert_true(x);                                     \
+	} while (0)
+
+static void one_recording_at_a_time_while_others_are_answered(void **state)
+{
+	struct server s;
+	char *a;
+	int fd;
+
+	(void)state;
+	reset_recorder(false);
+	start(&s, "");
+	expect(&s, "GET", "/api/timeline", "localhost", "", 400);
+	fd = send_question(&s, "/api/timeline?pid=1");
+	SOON(recorder.begun == 1);
+	expect(&s, "GET", "/api/timeline?pid=1", "localhost", "", 409);
+	expect(&s, "GET", "/api/status", "localhost", "", 200);
+	assert_int_equal(recorder.answered, 0);
+	recorder.is_ready = true;
+	a = answer(fd);
+	assert_non_null(strstr(a, "200 OK"));
+	assert_non_null(strstr(a, "attachment; filename=\"a.gz\""));
+	assert_non_null(strstr(a, "\r\n\r\ntimes"));
+	free(a);
+	assert_int_equal(recorder.ended, 1);
+	expect(&s, "GET", "/api/timeline?pid=1", "localhost", "", 200);
+	assert_int_equal(recorder.ended, 2);
+	stop(&s);
+	assert_int_equal(recorder.begun, 2);
+	assert_int_equal(recorder.ended, 2);
+}
+
+static void who_goes_away_ends_the_recording(void **state)
+{
+	struct server s;
+	int fd;
+
+	(void)state;
+	reset_recorder(false);
+	start(&s, "");
+	fd = send_question(&s, "/api/timeline?pid=1");
+	SOON(recorder.begun == 1);
+	close(fd);
+	SOON(recorder.ended == 1);
+	recorder.is_ready = true;
+	expect(&s, "GET", "/api/timeline?pid=1", "localhost", "", 200);
+	assert_int_equal(recorder.answered, 1);
+	stop(&s);
+}
+
+static void a_recording_ends_with_profiling_and_with_the_page(void **state)
+{
+	struct server s;
+	char *a;
+	int fd;
+
+	(void)state;
+	reset_recorder(false);
+	start(&s, "");
+	fd = send_question(&s, "/api/timeline?pid=1");
+	SOON(recorder.begun == 1);
+	s.end_recording = true;
+	a = answer(fd);
+	assert_non_null(strstr(a, " 503 "));
+	assert_non_null(strstr(a, "profiling has ended"));
+	free(a);
+	assert_int_equal(recorder.ended, 1);
+	/* One that is just being written is waited for: its window must not go under it. */
+	recorder.is_ready = recorder.ending = true;
+	fd = send_question(&s, "/api/timeline?pid=1");
+	SOON(recorder.answered == 1);
+	s.end_recording = true;
+	usleep(50000);
+	assert_true(s.end_recording);
+	recorder.ending = false;
+	a = answer(fd);
+	assert_non_null(strstr(a, "200 OK"));
+	free(a);
+	assert_int_equal(recorder.ended, 2);
+	recorder.is_ready = false;
+	fd = send_question(&s, "/api/timeline?pid=1");
+	SOON(recorder.begun == 3);
+	stop(&s);
+	assert_int_equal(recorder.ended, 3);
+	close(fd);
+}
+
+static void expect_recording(const char *pid, const char *seconds, const char *format, int want)
+{
+	const struct web_question q = {
+		.params = { { "pid", pid }, { "seconds", seconds }, { "format", format } },
+		.nparams = 3
+	};
+	struct recording_question ret;
+
+	assert_int_equal(recording_parse(&q, &ret), want);
+}
+
+static void recordings_are_bounded(void **state)
+{
+	(void)state;
+	expect_recording("1", "", "", 0);
+	expect_recording("1", "30", "perfetto", 0);
+	expect_recording("2147483647", "1", "firefox", 0);
+	expect_recording("2147483648", "1", "firefox", -EINVAL);
+	expect_recording("0", "1", "firefox", -EINVAL);
+	expect_recording("-1", "1", "firefox", -EINVAL);
+	expect_recording("", "1", "firefox", -EINVAL);
+	expect_recording("1", "31", "firefox", -EINVAL);
+	expect_recording("1", "0", "firefox", -EINVAL);
+	expect_recording("1", "1.5", "firefox", -EINVAL);
+	expect_recording("1", "1", "pprof", -EINVAL);
 }
 
 /* --- the catalog ------------------------------------------------------------------------------ */
@@ -575,6 +782,10 @@ int main(void)
 		cmocka_unit_test(row_63_slow_large_many_and_odd_requests),
 		cmocka_unit_test(row_64_with_a_token_nobody_reads_without_it),
 		cmocka_unit_test(answers_wait_for_no_tick),
+		cmocka_unit_test(one_recording_at_a_time_while_others_are_answered),
+		cmocka_unit_test(who_goes_away_ends_the_recording),
+		cmocka_unit_test(a_recording_ends_with_profiling_and_with_the_page),
+		cmocka_unit_test(recordings_are_bounded),
 		cmocka_unit_test(names_are_taken_apart),
 		cmocka_unit_test(the_catalog_survives_a_restart_and_learns_what_it_missed),
 		cmocka_unit_test(services_that_come_and_go_leave_room),
