@@ -592,7 +592,7 @@ function showNotes() {
 		el("p", { class: "dim" }, "From the youngest of " + flame.files.reduce((a, b) => a + b, 0) + " profiles."));
 }
 function showDownloads() {
-	const p = question(), menu = $("download-menu"), names = { pprof: "pprof (.pb.gz)", folded: "folded stacks", svg: "picture (SVG)", tree: "call tree as text" };
+	const p = question(), menu = $("download-links"), names = { pprof: "pprof (.pb.gz)", folded: "folded stacks", svg: "picture (SVG)", tree: "call tree as text" };
 	menu.replaceChildren();
 	for (const format in names) {
 		const q = new URLSearchParams(p);
@@ -602,9 +602,39 @@ function showDownloads() {
 	const quoted = (text) => "'" + text.replace(/'/g, "'\\''") + "'", pid = state.l.pid || "", exe = (services && services.services.find((s) => s.key === state.s) || {}).exe;
 	menu.append(el("div", { class: "dim" }, "on this host:"), el("code", {}, "ebpfprofiler tree -s " + quoted(state.s || "*") + " -e " + state.t));
 	// Windows have no times of single samples: those are recorded.
-	if (exe && exe[0] !== "[")
-		menu.append(el("div", { class: "dim" }, "time line of one process (or --format perfetto):"), el("code", {}, "sudo ebpfprofiler record -d 10 -e cpu,offcpu --format firefox -p " +
-			(/^\d+$/.test(pid) ? pid : "$(pidof -s " + quoted(exe) + ")")));
+	const pids = (flame.labels.pid || []).filter((v) => /^[1-9]\d*$/.test(v[0])), all = pids.reduce((a, v) => a + v[1], 0), select = $("timeline-pid"), was = select.value;
+	$("timeline").hidden = !pids.length || Boolean(exe && exe[0] === "[");
+	if ($("timeline").hidden || document.activeElement === select) return;
+	select.replaceChildren(...pids.map(([value, sum]) => el("option", { value }, value + "  " + percent(all ? sum / all : 0))));
+	if (pids.some((v) => v[0] === was)) select.value = was;
+	$("timeline-command").textContent = "sudo ebpfprofiler record -d 60 -F 99 -e cpu,offcpu --format firefox -p " + (/^\d+$/.test(pid) || !exe ? pid || pids[0][0] : "$(pidof -s " + quoted(exe) + ")");
+}
+const VIEWERS = { firefox: "https://profiler.firefox.com", perfetto: "https://ui.perfetto.dev" };
+let recording = null;
+async function recordTimeline() {
+	if (recording) return recording.abort();
+	const pid = $("timeline-pid").value, seconds = Math.min(Math.max(Math.round(Number($("timeline-seconds").value)) || 10, 1), 30), format = $("timeline-format").value;
+	const who = (state.s ? $("title").textContent + ", " : "") + "process " + pid, began = Date.now(), say = (text) => { $("timeline-state").textContent = text; };
+	const tell = () => { const s = Math.floor((Date.now() - began) / 1000); say("Recording " + who + ": " + (s < seconds ? s + " of " + seconds + " s" : "names are looked for")); };
+	const timer = setInterval(tell, 250);
+	recording = new AbortController();
+	$("timeline-seconds").value = seconds;
+	$("timeline-go").textContent = "Cancel";
+	tell();
+	try {
+		const r = await fetch("/api/timeline?" + new URLSearchParams({ pid, seconds, format }), { signal: recording.signal });
+		if (!r.ok) throw new Error((await r.json().catch(() => ({}))).error || r.statusText);
+		const [, name] = /filename="([^"]+)"/.exec(r.headers.get("Content-Disposition") || "") || [0, "timeline.gz"], href = URL.createObjectURL(await r.blob());
+		el("a", { href, download: name }).click();
+		setTimeout(() => URL.revokeObjectURL(href), 60000);
+		say(who + ": saved as " + name + "; open it at " + VIEWERS[format] + " (it is read in the browser, not sent).");
+	} catch (e) {
+		say(who + ": " + (e.name === "AbortError" ? "cancelled" : "not recorded: " + e.message));
+	} finally {
+		clearInterval(timer);
+		recording = null;
+		$("timeline-go").textContent = "Record";
+	}
 }
 
 // --- putting it together -----------------------------------------------------------------------------
@@ -693,6 +723,7 @@ $("norm").addEventListener("change", (e) => { state.norm = e.target.checked; wri
 $("search").addEventListener("input", (e) => { state.q = e.target.value; writeAddress(); search(); });
 $("zoom-out").addEventListener("click", () => { callers.zoomTo(-1); main.zoomTo(-1); });
 $("back").addEventListener("click", () => choose({ f: "", z: "" }));
+$("timeline-go").addEventListener("click", recordTimeline);
 $("details-button").addEventListener("click", () => {
 	const d = $("details");
 	d.hidden = !d.hidden;

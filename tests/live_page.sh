@@ -4,9 +4,9 @@
 : "${B:=build}"
 bin=$PWD/$B/ebpfprofiler
 tmp=$(mktemp -d)
-daemon= loads= big= cgroups=
+daemon= loads= living= big= cgroups=
 cleanup() {
-    for p in $daemon $loads $big; do kill -9 $p 2>/dev/null; done
+    for p in $daemon $loads $living $big; do kill -9 $p 2>/dev/null; done
     [ -z "$cgroups" ] || { sleep 0.2; rmdir "$cgroups"/*/ "$cgroups"; }
     rm -rf "$tmp"
 }
@@ -59,6 +59,9 @@ INI
 contain $! "docker-<img src=x onerror=alert(2)>-$id.scope"
 python3 tests/live/wall.py 1 1 1 & loads="$loads $!"
 "$tmp/waits" lock 600 >/dev/null & loads="$loads $!"
+# One that goes on, for what is recorded later.
+cp "$tmp/naps" "$tmp/living"
+"$tmp/living" 2 20000 600 >/dev/null & living=$!
 began=$(date +%s%N)
 "$bin" -c "$tmp/c.ini" 2>"$tmp/log" & daemon=$!
 check page-answers wait_for 10 grep -q 'page: http' "$tmp/log"

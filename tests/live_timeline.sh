@@ -4,7 +4,8 @@
 : "${B:=build}"
 bin=$B/ebpfprofiler
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+daemon=
+trap '[ -z "$daemon" ] || kill -9 $daemon 2>/dev/null; rm -rf "$tmp"' EXIT
 check() { name=$1; shift; if "$@" >"$tmp/out" 2>&1; then echo "ok $name"; else echo "not ok $name"; fi; tail -5 "$tmp/out"; }
 judge() { python3 tests/live/timeline_judge.py "$@"; }
 gcc -O0 -fno-omit-frame-pointer -o "$tmp/ratio" tests/live/ratio.c
@@ -30,6 +31,58 @@ kill $py
 check other-types-are-refused sh -c "$bin record -d 1 --format firefox -e lock 2>&1 | grep -q 'shows cpu and offcpu'"
 $bin record -d 1 --format firefox -p $$ -o - 2>/dev/null >"$tmp/stdout"
 check stdout-is-plain-json python3 -m json.tool "$tmp/stdout"
+
+# --- by the daemon, for one process, while it profiles all
+cat >"$tmp/c.ini" <<INI
+[ebpf_profiler]
+enabled = true
+sample_hz = 99
+upload_interval_s = 3
+cpu_budget = 100
+[web]
+listen = 127.0.0.1:0
+[store]
+path = $tmp/store
+INI
+chmod 600 "$tmp/c.ini"
+$bin -c "$tmp/c.ini" 2>"$tmp/log" & daemon=$!
+url=
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    url=$(sed -n 's/.*page: \(http[^ ]*\).*/\1/p' "$tmp/log") && grep -q 'sampling at' "$tmp/log" && break
+    sleep 0.5
+done
+ask() { curl -s -m 50 "${url}api/timeline?$1"; }
+for f in perfetto firefox; do
+    # It ends while it is recorded: then there is what there is. Over the ends of windows, too.
+    "$tmp/naps" 4 20000 8 >"$tmp/said" & naps=$!
+    began=$(date +%s)
+    ask "pid=$naps&seconds=20&format=$f" >"$tmp/daemon.$f.gz"
+    # shellcheck disable=SC2046
+    check "daemon-$f-has-each-wait-as-long-as-it-was" judge $f "$tmp/daemon.$f.gz" naps $(tr -dc '0-9 ' <"$tmp/said")
+    check "daemon-$f-ends-with-the-process" test $(($(date +%s) - began)) -lt 12
+done
+"$tmp/ratio" 60 & ratio=$!
+sleep 0.3
+for f in perfetto firefox; do
+    before=$(cut -d' ' -f1 /proc/$ratio/schedstat)
+    ask "pid=$ratio&seconds=4&format=$f" >"$tmp/busy.$f.gz"
+    check "daemon-$f-has-a-sample-a-period" judge $f "$tmp/busy.$f.gz" busy $(($(cut -d' ' -f1 /proc/$ratio/schedstat) - before)) 99
+done
+# A thread that waits all the time is in it; one that is left out is not, nor is one that is not there.
+sleep 50 & sleeper=$!
+ask "pid=$sleeper&seconds=2" >"$tmp/sleep.gz"
+check daemon-has-a-wait-that-does-not-end judge firefox "$tmp/sleep.gz" asleep 2
+EBPFPROFILER=off sleep 50 & hidden=$!
+sleep 1
+check daemon-records-nobody-who-is-left-out sh -c "curl -s '${url}api/timeline?pid=$hidden&seconds=1' | grep -q 'left out'"
+check daemon-says-that-nobody-is-there sh -c "curl -s '${url}api/timeline?pid=4194305' | grep -q 'no such process'"
+ask "pid=$ratio&seconds=30" >"$tmp/cut.gz" & asking=$!
+sleep 1
+kill -TERM $daemon
+wait $daemon
+check daemon-ends-well-while-it-records test $? -eq 0
+kill $ratio $sleeper $hidden $asking 2>/dev/null
+check daemon-lost-nothing-by-it sh -c "! grep -q 'marks_lost\|ring_full' '$tmp/log'"
 
 # --- the viewer's own code
 : "${FXCLI:=${XDG_CACHE_HOME:-$HOME/.cache}/ebpfprofiler/firefox}"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drives the page as a person would: node page.mjs URL SHOTS [WIDE_URL]. CHROMIUM: the browser's program.
 // Prints `ok NAME` / `not ok NAME: why`; pictures go to SHOTS. WIDE_URL: a store of 50,000 distinct frames.
+import { gunzipSync } from "zlib";
 import { mkdtempSync, readFileSync, rmSync } from "fs";
 import { Browser } from "./browser.mjs";
 
@@ -175,6 +176,31 @@ await test("downloads", async () => {
 		const d = await page.download(() => page.click("#download-menu a", label)), text = readFileSync(d.path, "latin1");
 		must(pattern.test(text), label + ", " + d.name + ": " + text.slice(0, 200));
 	}
+	return page;
+});
+await test("time-line-of-one-process", async () => {
+	const page = await open("?s=living&t=offcpu&last=0"), pid = await page.value("#timeline-pid");
+	const state = (text) => page.wait("'" + text + "'", (t) => find("#timeline-state").textContent.includes(t), text);
+	await page.eval(() => { find("#download").open = true; find("#timeline-seconds").value = 2; });
+	const d = await page.download(() => page.click("#timeline-go")), profile = JSON.parse(gunzipSync(readFileSync(d.path)));
+	must(d.name === `living-pid${pid}-2s.firefox.json.gz`, d.name);
+	// Two threads that nap 20 ms: some 100 each in 2 s.
+	const naps = profile.threads.map((t) => t.markers.length).filter((n) => n > 60 && n < 110);
+	must(naps.length === 2 && profile.threads.every((t) => t.pid === pid), "naps: " + profile.threads.map((t) => [t.pid, t.markers.length]));
+	await state("saved as " + d.name);
+	must((await page.text("#timeline-state")).includes("process " + pid), await page.text("#timeline-state"));
+	// One who goes away makes room for the next.
+	await page.eval(() => { find("#timeline-seconds").value = 30; });
+	await page.click("#timeline-go");
+	await state("Recording");
+	await page.click("#timeline-go");
+	await state("cancelled");
+	await page.select("#timeline-format", "perfetto");
+	await page.eval(() => { find("#timeline-seconds").value = 1; });
+	await page.wait("room for another", () => fetch("/api/timeline?pid=999999999").then((r) => r.status === 404));
+	errors = []; // what was asked for is not there
+	const p = await page.download(() => page.click("#timeline-go"));
+	must(p.name === `living-pid${pid}-1s.perfetto-trace.gz` && gunzipSync(readFileSync(p.path)).includes("hrtimer_nanosleep"), p.name);
 	return page;
 });
 await test("row-62-hostile-names-are-text", async () => {

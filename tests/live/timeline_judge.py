@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """timeline_judge.py perfetto|firefox FILE WHAT [ARG...]: reads a time line by the rules of its format (every reference leads
-somewhere, and in a trace to what came before it), and judges what it says: `ratio SAMPLES`, `naps NANOSECONDS COUNT`."""
+somewhere, and in a trace to what came before it), and judges what it says: `ratio SAMPLES`, `naps NANOSECONDS COUNT`, `busy
+NANOSECONDS HZ`, `asleep SECONDS`."""
 import codecs, collections, gzip, json, re, statistics, subprocess, sys
 
 def packets(path):
@@ -100,6 +101,15 @@ if what == 'ratio':  # as many samples as were kept, 70 to 30, a period apart
     ok = len(runs) == int(args[0]) and abs(heavy / (heavy + light) - 0.7) < 0.08 and {e.thread for e in runs} == {'ratio'}
     # A period of the CPU's: a thread that shares it with others is not sampled in each.
     ok = ok and abs(statistics.median(gaps) % 10101010 / 10101010 - 0.5) > 0.4 and all(e.stack.index('main') < e.stack.index('heavy') for e in runs if 'heavy' in e.stack)
+elif what == 'busy':  # nanoseconds on CPU as the kernel counted them, and the rate
+    heavy, light = (sum(f in e.stack for e in runs) for f in ('heavy', 'light'))
+    want = int(args[0]) / 1e9 * int(args[1])
+    print(len(runs), 'samples of', want, heavy, light)
+    ok = abs(len(runs) / want - 1) < 0.1 and abs(heavy / (heavy + light) - 0.7) < 0.08 and {e.thread for e in runs} == {'ratio'}
+elif what == 'asleep':  # one thread, all the time
+    total = sum(e.end - e.begin for e in waits)
+    print(total, 'ns', [(e.wait, e.stack) for e in waits])
+    ok = abs(total / 1e9 / int(args[0]) - 1) < 0.1 and all(e.wait == 'sleep' and 'hrtimer_nanosleep' in e.stack for e in waits) and not runs
 elif what == 'naps':  # the program's own word for how long and how often
     mine = [e for e in waits if 'nap' in e.stack or 'hrtimer_nanosleep' in e.stack]
     total = sum(e.end - e.begin for e in mine)
