@@ -98,8 +98,8 @@ struct agent {
 	u64 window_mono_ns, window_real_ns; /* start of the window */
 	u64 clocks_apart_ns;                /* when profiling began */
 	u64 bpf_seen[BPF_STAT_MAX];
-	double aside_s; /* own threads' time that is not profiling's */
-	u64 stacks[2];  /* taken from the ring buffer, by enum stack_kind */
+	double aside_user_s, aside_system_s; /* own threads' time that is not profiling's */
+	u64 stacks[2];                       /* taken from the ring buffer, by enum stack_kind */
 };
 
 static int add_fd(struct agent *a, int fd, u32 how)
@@ -1063,9 +1063,10 @@ static double runtime_seconds(const struct agent *a)
 	return (double)(ns + rf.cpu_ns + wf.cpu_ns) / 1e9;
 }
 
-void agent_cost_aside(struct agent *a, double seconds)
+void agent_cost_aside(struct agent *a, double user_s, double system_s)
 {
-	a->aside_s = seconds;
+	a->aside_user_s = user_s;
+	a->aside_system_s = system_s;
 }
 
 void agent_cost(struct agent *a, struct agent_cost *ret)
@@ -1074,8 +1075,8 @@ void agent_cost(struct agent *a, struct agent_cost *ret)
 
 	getrusage(RUSAGE_SELF, &ru);
 	*ret = (struct agent_cost){
-		.user_s = MAX(seconds(&ru.ru_utime) - a->aside_s, 0.0),
-		.system_s = seconds(&ru.ru_stime),
+		.user_s = seconds(&ru.ru_utime) - a->aside_user_s,
+		.system_s = seconds(&ru.ru_stime) - a->aside_system_s,
 		.bpf_s = (double)(sampler_stat(a->sampler, BPF_STAT_RUN_NS) +
 				  sampler_work_ns(a->sampler)) /
 			 1e9,

@@ -125,7 +125,7 @@ struct agent_cost {
 };
 void agent_cost(struct agent *a, struct agent_cost *ret);
 /* CPU time of own threads, in seconds since the start, that is no cost of profiling. */
-void agent_cost_aside(struct agent *a, double seconds);
+void agent_cost_aside(struct agent *a, double user_s, double system_s);
 
 /* Off-CPU profiling since agent_start(); mode NULL: there is none. */
 struct agent_waits {

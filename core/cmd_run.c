@@ -78,8 +78,8 @@ struct daemon {
 	struct closed closed[NAMINGS_MAX + 1]; /* oldest first */
 	u32 nclosed;
 	u64 windows;
-	u64 begin_ns, window_ns; /* the window under way */
-	double aside_s;          /* what the page had taken when sampling began */
+	u64 begin_ns, window_ns;             /* the window under way */
+	double aside_user_s, aside_system_s; /* what the page had taken when sampling began */
 	char host[256];
 	u8 pid_key[PID_KEY_BYTES];
 	struct log_limit losses;
@@ -251,7 +251,7 @@ static int start_sampling(struct daemon *d)
 	cost_meter_init(&d->meter, d->agent, COST_PERIOD_NS);
 	report_begin(&d->report);
 	d->windows = 0;
-	d->aside_s = local_cpu_seconds(d->local);
+	local_cpu_seconds(d->local, &d->aside_user_s, &d->aside_system_s);
 	d->begin_ns = now_monotonic();
 	log_info("sampling at %u Hz per CPU by %s; profiles every %u s in %s", agent_hz(d->agent),
 		 agent_clock(d->agent), (u32)(d->window_ns / NSEC_PER_SEC), store_path(d->store));
@@ -453,9 +453,11 @@ static void save_cost(const struct daemon *d)
 /* The window's cost; hz is the rate that held until now. */
 static void measure(struct daemon *d, const struct window *w, u32 hz)
 {
+	double user, system;
 	struct cost c;
 
-	agent_cost_aside(d->agent, local_cpu_seconds(d->local) - d->aside_s);
+	local_cpu_seconds(d->local, &user, &system);
+	agent_cost_aside(d->agent, user - d->aside_user_s, system - d->aside_system_s);
 	cost_meter_end(&d->meter, &c);
 	c.hz = hz;
 	c.configured_hz = d->config->sample_hz;

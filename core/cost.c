@@ -199,7 +199,7 @@ void cost_meter_end(struct cost_meter *m, struct cost *c)
 	struct tables_figures tables;
 	struct agent_cost cost;
 	struct agent_waits waits;
-	double kept;
+	double kept, own;
 
 	agent_cost(m->agent, &cost);
 	agent_waits(m->agent, &waits);
@@ -217,8 +217,10 @@ void cost_meter_end(struct cost_meter *m, struct cost *c)
 		.table_processes = tables.processes,
 		.share = 100,
 	};
-	c->user = percent(cost.user_s - m->cost.user_s, c);
-	c->system = percent(cost.system_s - m->cost.system_s, c);
+	/* An answer under way is set aside as a whole, but it is not known yet as whose. */
+	own = cost.user_s + cost.system_s - m->cost.user_s - m->cost.system_s;
+	c->user = percent(MIN(cost.user_s - m->cost.user_s, own), c);
+	c->system = MAX(percent(own, c) - c->user, 0.0);
 	c->cpu_programs = percent(cost.bpf_s - m->cost.bpf_s, c);
 	c->callbacks = percent(waits.callback_s - m->waits.callback_s, c);
 	c->callback_runs =

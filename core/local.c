@@ -95,9 +95,11 @@ void local_work(struct local *l)
 		web_work(l->web);
 }
 
-double local_cpu_seconds(const struct local *l)
+void local_cpu_seconds(struct local *l, double *user, double *system)
 {
-	return l ? web_cpu_seconds(l->web) : 0;
+	*user = *system = 0;
+	if (l)
+		web_cpu_seconds(l->web, user, system);
 }
 
 static bool is_whole(enum stack_end end)

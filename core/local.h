@@ -38,4 +38,4 @@ void local_set(struct local *l, bool on, u32 window_s);
  */
 void local_agent(struct local *l, struct agent *a, const struct config *c);
 /* Seconds of a CPU that people's questions took so far: no cost of profiling. */
-double local_cpu_seconds(const struct local *l);
+void local_cpu_seconds(struct local *l, double *user, double *system);

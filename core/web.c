@@ -68,6 +68,7 @@ struct web {
 	pthread_mutex_t lock;
 	pthread_cond_t more, answered;
 	struct request *first, **last, *done;
+	double system_s; /* of the worker's CPU time */
 	bool stop;
 };
 
@@ -275,6 +276,7 @@ static enum MHD_Result send_answer(struct MHD_Connection *c, struct web_answer *
 static void *work(void *arg)
 {
 	struct web *w = arg;
+	struct rusage ru;
 
 	/* People wait more patiently than samples do. */
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WORKER_NICE);
@@ -295,7 +297,9 @@ static void *work(void *arg)
 			w->recorder.answer(w->recorder.arg, &r->answer);
 		else
 			web_api_answer(w->api, &r->question, &r->answer);
+		getrusage(RUSAGE_THREAD, &ru);
 		pthread_mutex_lock(&w->lock);
+		w->system_s = (double)ru.ru_stime.tv_sec + (double)ru.ru_stime.tv_usec / 1e6;
 		r->next = w->done;
 		w->done = r;
 		pthread_cond_signal(&w->answered);
@@ -317,14 +321,18 @@ static void enqueue(struct web *w, struct request *r)
 	pthread_mutex_unlock(&w->lock);
 }
 
-double web_cpu_seconds(const struct web *w)
+void web_cpu_seconds(struct web *w, double *user, double *system)
 {
 	struct timespec ts = { 0 };
 	clockid_t clock;
 
+	*user = *system = 0;
 	if (!w->working || pthread_getcpuclockid(w->worker, &clock) || clock_gettime(clock, &ts))
-		return 0;
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+		return;
+	pthread_mutex_lock(&w->lock);
+	*system = w->system_s;
+	pthread_mutex_unlock(&w->lock);
+	*user = MAX((double)ts.tv_sec + (double)ts.tv_nsec / 1e9 - *system, 0.0);
 }
 
 /* --- requests --------------------------------------------------------------------------------- */

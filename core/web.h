@@ -63,8 +63,8 @@ void web_work(struct web *w);
 void web_end_recording(struct web *w);
 /* "http://127.0.0.1:7077/"; borrowed. */
 const char *web_address(const struct web *w);
-/* Seconds of a CPU that answers took so far. */
-double web_cpu_seconds(const struct web *w);
+/* Seconds of a CPU that answers took so far; the kernel's part of one that goes on is its end's. */
+void web_cpu_seconds(struct web *w, double *user, double *system);
 
 /* --- for tests -------------------------------------------------------------------------------- */
 

@@ -19,8 +19,10 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
@@ -43,7 +45,7 @@ struct server {
 
 /* Stands for who records. */
 static struct {
-	_Atomic bool is_ready, ending;
+	_Atomic bool is_ready, ending, busy;
 	_Atomic int begun, answered, ended;
 } recorder;
 
@@ -75,7 +77,11 @@ static bool record_ready(void *arg)
 static void record_answer(void *arg, struct web_answer *ret)
 {
 	(void)arg;
+	u64 until = now_monotonic() + 300 * 1000000ull;
+
 	recorder.answered++;
+	while (recorder.busy && now_monotonic() < until)
+		syscall(SYS_getppid);
 	while (recorder.ending)
 		usleep(1000);
 	*ret = (struct web_answer){ .status = 200, .type = "application/gzip", .len = 5 };
@@ -582,6 +588,33 @@ static void a_recording_ends_with_profiling_and_with_the_page(void **state)
 	close(fd);
 }
 
+/* Answers are no cost of profiling, whoever did the work for them: the program or the kernel. */
+static void time_of_answers_is_told_by_who_took_it(void **state)
+{
+	double user, system, user2, system2, all;
+	struct rusage before, after;
+	struct server s;
+
+	(void)state;
+	reset_recorder(true);
+	start(&s, "");
+	web_cpu_seconds(s.web, &user, &system);
+	getrusage(RUSAGE_SELF, &before);
+	recorder.busy = true;
+	expect(&s, "GET", "/api/timeline?pid=1", "localhost", "", 200);
+	recorder.busy = false;
+	getrusage(RUSAGE_SELF, &after);
+	web_cpu_seconds(s.web, &user2, &system2);
+	all = (double)(after.ru_stime.tv_sec - before.ru_stime.tv_sec) +
+	      (double)(after.ru_stime.tv_usec - before.ru_stime.tv_usec) / 1e6;
+	print_message("%.3f s of the kernel's %.3f s, user %.3f s\n", system2 - system, all,
+		      user2 - user);
+	assert_true(all > 0.02);
+	assert_true(system2 - system > 0.5 * all);
+	assert_true(system2 - system < 1.4 * all + 0.03);
+	stop(&s);
+}
+
 static void expect_recording(const char *pid, const char *seconds, const char *format, int want)
 {
 	const struct web_question q = {
@@ -786,6 +819,7 @@ int main(void)
 		cmocka_unit_test(who_goes_away_ends_the_recording),
 		cmocka_unit_test(a_recording_ends_with_profiling_and_with_the_page),
 		cmocka_unit_test(recordings_are_bounded),
+		cmocka_unit_test(time_of_answers_is_told_by_who_took_it),
 		cmocka_unit_test(names_are_taken_apart),
 		cmocka_unit_test(the_catalog_survives_a_restart_and_learns_what_it_missed),
 		cmocka_unit_test(services_that_come_and_go_leave_room),
