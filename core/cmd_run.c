@@ -29,6 +29,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -40,6 +41,7 @@
 #define STOP_SEND_NS  (2 * NSEC_PER_SEC)
 #define PID_KEY_BYTES 32
 #define IDLE_MS_MAX   60000
+#define LARGE_BYTES   (1 << 20) /* memory of its own, which goes back when it is freed */
 #define ANEW          1 /* instead of 0 or -errno: all is to be made from another configuration */
 
 /* What is told of a window whose names are still being looked up. */
@@ -823,6 +825,8 @@ int cmd_run(int argc, char **argv)
 	err = parse(argc, argv, &life);
 	if (err)
 		return err > 0 ? EXIT_DONE : EXIT_USAGE;
+	/* Else once a large buffer was freed, buffers up to its size stay on the heap of their thread. */
+	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
 	if (load_config(&c, life.path))
 		return EXIT_USAGE;
 	if (c.enabled && can_run(&life, why, sizeof(why))) {

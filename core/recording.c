@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -220,6 +221,8 @@ static void end(void *arg)
 		window_free(take_ptr(r->window));
 	else
 		agent_timeline_drop(r->agent);
+	/* It may have been large; the daemon is to stay small. */
+	malloc_trim(0);
 }
 
 struct web_recorder recording_recorder(struct recording *r)
