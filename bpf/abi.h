@@ -148,7 +148,8 @@ struct stack_event {
 	__u16 nkernel;
 	__u16 nuser;
 	__u32 end;      /* enum stack_end */
-	__u16 in_exec;  /* between two images: which one the key means is not certain */
+	__u8 in_exec;   /* between two images: which one the key means is not certain */
+	__u8 list_flag; /* recipe.flag is set, by this thread */
 	__u16 ncontext; /* words of what the thread works on; 0: it says nothing, or is not asked */
 	__u64 list_head;
 	__u64 list_reg;   /* recipe.reg_kept, or 0 */
@@ -236,7 +237,7 @@ struct recipe_entry {
 #define RECIPE_ENTRIES_MAX 4096
 #define RECIPE_HEADS_MAX   16384 /* threads with a head that user space told (RECIPE_TID) */
 
-_Static_assert(sizeof(struct recipe_entry) == 136, "recipe_entry is an ABI between two compilers");
+_Static_assert(sizeof(struct recipe_entry) == 160, "recipe_entry is an ABI between two compilers");
 
 /*
  * A thread of a process, as an iterator over its threads tells it. THREAD_SAME: has not run since
@@ -264,7 +265,7 @@ struct thread_event {
 	__u64 list_reg; /* as in struct stack_event */
 	__u16 nlist;
 	__u8 list_width;
-	__u8 pad;
+	__u8 list_flag;
 	__u32 exec_id; /* of the image, as in struct stack_key */
 	char comm[COMM_LEN];
 	/* nlist * list_width words: __u64 each. */

@@ -193,7 +193,7 @@ __noinline u64 stack_hash(u32 slot)
 	h = s->hash ^ ((u64)s->ev.nkernel << 48 | (u64)s->walk.nuser << 32 | s->walk.end << 16 |
 		       s->ev.nlist << 8 | s->ev.list_end);
 	h *= 0x9e3779b97f4a7c15ull;
-	h ^= s->ev.recipe_gen ^ (u64)context_words(s) << 32;
+	h ^= s->ev.recipe_gen ^ (u64)context_words(s) << 32 ^ (u64)s->ev.list_flag << 48;
 	h *= 0x9e3779b97f4a7c15ull;
 	return h ^ h >> 32;
 }

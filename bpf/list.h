@@ -46,6 +46,7 @@ static __always_inline void list_none(struct scratch *s)
 	s->ev.list_end = LIST_END_NONE;
 	s->ev.list_head = 0;
 	s->ev.list_reg = 0;
+	s->ev.list_flag = 0;
 }
 
 /*
@@ -156,6 +157,7 @@ static __always_inline void list_tell(struct scratch *s)
 	s->ev.list_width = l->width;
 	s->ev.list_end = l->end;
 	s->ev.list_head = l->head;
+	s->ev.list_flag = l->flag;
 	s->ev.list_reg = l->head && s->list_reg == l->head ? s->list_kept : 0;
 }
 

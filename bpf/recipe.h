@@ -23,8 +23,10 @@
 
 #define RECIPE_NODE_WORDS (RECIPE_NODE_MAX / 8)
 #define RECIPE_SEEKS_MAX  512 /* reads on the way to further lists of the thread */
-#define RECIPE_READS_MAX \
-	(RECIPE_HOPS + 2 + RECIPE_NODES_MAX * (1 + RECIPE_PEEKS) + RECIPE_SEEKS_MAX)
+#define RECIPE_FLAG_READS 4
+#define RECIPE_READS_MAX                                                               \
+	(RECIPE_HOPS + 2 + RECIPE_FLAG_READS + RECIPE_NODES_MAX * (1 + RECIPE_PEEKS) + \
+	 RECIPE_SEEKS_MAX)
 
 /* What is being read. */
 enum recipe_phase {
@@ -34,6 +36,10 @@ enum recipe_phase {
 	RECIPE_HOP,
 	RECIPE_NODE,
 	RECIPE_PEEK,
+	RECIPE_FLAG, /* whether it is set, and who has set it */
+	RECIPE_FLAG_OWNER,
+	RECIPE_FLAG_OTHER,
+	RECIPE_FLAG_WHOSE,
 	RECIPE_GROUPS, /* from here on: looking for another list of the thread */
 	RECIPE_GROUP_NEXT,
 	RECIPE_GROUP_MEMBER,
@@ -65,14 +71,15 @@ struct recipe_walk {
 	u8 at_nodes; /* all hops are behind */
 	u8 has_stop;
 	u8 faults;   /* the driver can fetch pages: those that peeks miss are wanted, too */
-	u8 given_up; /* this peek's page cannot be had even so */
+	u8 given_up; /* this peek's or flag's page cannot be had even so */
 	u8 whole;    /* how the lists so far have ended, enum list_end */
 	u16 seeks;   /* reads on the way to further lists */
 	u8 seeking;  /* the first list is behind */
 	u8 known_id;
 	u8 seam;  /* a node of another list is under way, and the one before is not closed off */
 	u8 seams; /* so many are */
-	u8 pad[6];
+	u8 flag;  /* the recipe's flag is set, by this thread */
+	u8 pad[5];
 	u64 node[RECIPE_NODE_WORDS]; /* where the driver puts what it has read */
 };
 
@@ -135,6 +142,7 @@ static __always_inline void recipe_begin(struct recipe_walk *w, u64 head, u32 at
 	w->known_id = 0;
 	w->seam = 0;
 	w->seams = 0;
+	w->flag = 0;
 	w->end = head ? LIST_END_NONE : LIST_END_NO_HEAD;
 }
 
@@ -187,7 +195,11 @@ static __always_inline int recipe_advance(struct recipe_walk *w)
 		w->head = w->p;
 	w->at_nodes = 1;
 	w->seam = w->n != 0;
-	return recipe_want_node(w);
+	if (recipe_want_node(w))
+		return 1;
+	if (w->recipe.flag_mask && !w->seeking)
+		recipe_want(w, RECIPE_FLAG, w->recipe.flag, sizeof(u64));
+	return 0;
 }
 
 /* Keeps what the recipe wants of the node in w->node, and notes what it leads to. */
@@ -348,6 +360,39 @@ static __always_inline int recipe_seek(struct recipe_walk *w)
 			   sizeof(u64));
 }
 
+/* A list is whole without what these read. */
+static __always_inline bool recipe_optional(const struct recipe_walk *w)
+{
+	return w->phase >= RECIPE_PEEK && w->phase <= RECIPE_FLAG_WHOSE;
+}
+
+/*
+ * A step on the way to whether this thread has set the flag, and back to the first node, which was wanted
+ * before. What cannot be read says no.
+ */
+static __always_inline int recipe_seek_flag(struct recipe_walk *w, int failed)
+{
+	u64 got = failed ? 0 : w->node[0], to = 0;
+	u8 next = RECIPE_FLAG_WHOSE;
+
+	w->given_up = 0;
+	if (w->phase == RECIPE_FLAG) {
+		next = RECIPE_FLAG_OWNER;
+		if (got & w->recipe.flag_mask)
+			to = w->recipe.flag_owner[0];
+	} else if (w->phase == RECIPE_FLAG_WHOSE) {
+		w->flag = got && got == w->own;
+	} else if (got) {
+		to = got + (s64)w->recipe.flag_hop;
+	} else if (w->phase == RECIPE_FLAG_OWNER && !failed) {
+		next = RECIPE_FLAG_OTHER;
+		to = w->recipe.flag_owner[1];
+	}
+	if (to)
+		return recipe_want(w, next, to, sizeof(u64));
+	return recipe_want(w, RECIPE_NODE, w->p + (s64)w->recipe.lo, w->recipe.len);
+}
+
 /* A node was read, or what one of its words leads to. */
 static __always_inline int recipe_take_node(struct recipe_walk *w, u64 *words, u32 mask, int failed)
 {
@@ -370,10 +415,12 @@ static __always_inline int recipe_step(struct recipe_walk *w, u64 *words, u32 ma
 {
 	if (w->end != LIST_END_NONE)
 		return 1;
-	if (failed && (w->phase != RECIPE_PEEK || (w->faults && !w->given_up)))
+	if (failed && (!recipe_optional(w) || (w->faults && !w->given_up)))
 		return recipe_stop(w, LIST_END_UNREADABLE);
 	if (w->phase == RECIPE_NODE || w->phase == RECIPE_PEEK)
 		return recipe_take_node(w, words, mask, failed);
+	if (recipe_optional(w))
+		return recipe_seek_flag(w, failed);
 	if (w->seeking && w->seeks++ >= RECIPE_SEEKS_MAX)
 		return recipe_stop(w, LIST_END_LIMIT);
 	if (w->phase == RECIPE_MEMBER_ID && w->node[0] == w->id)
@@ -410,7 +457,7 @@ static __always_inline int recipe_step(struct recipe_walk *w, u64 *words, u32 ma
  */
 static __always_inline int recipe_fetched(struct recipe_walk *w, int failed)
 {
-	if (failed && w->phase != RECIPE_PEEK)
+	if (failed && !recipe_optional(w))
 		return 0;
 	w->given_up = failed != 0;
 	w->end = LIST_END_NONE;

@@ -102,7 +102,17 @@ struct recipe {
 	 * must not be shown it: it is not theirs, and changes while it is read.
 	 */
 	__u8 first_thread;
-	__u8 pad[4];
+	/*
+	 * What one thread at a time does for the whole process, like collecting garbage: it is being
+	 * done while byte `flag` has a bit of flag_mask, by whoever *(p + flag_hop) is, where p is
+	 * *flag_owner[0], or if that is null *flag_owner[1]. The list's flag says whether that is the
+	 * owner of the thread's first list (thread_hops). flag_mask 0: nothing is asked.
+	 */
+	__u8 flag_mask;
+	__u8 pad;
+	__s16 flag_hop;
+	__u64 flag;          /* address */
+	__u64 flag_owner[2]; /* addresses; 0: none */
 };
 
-_Static_assert(sizeof(struct recipe) == 120, "recipe is an ABI between two compilers");
+_Static_assert(sizeof(struct recipe) == 144, "recipe is an ABI between two compilers");

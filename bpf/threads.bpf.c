@@ -157,6 +157,7 @@ static __always_inline void describe(struct task_struct *task, struct thread_eve
 	ev->list_reg = 0;
 	ev->nlist = 0;
 	ev->list_width = 0;
+	ev->list_flag = 0;
 	bpf_probe_read_kernel(ev->comm, sizeof(ev->comm), task->comm);
 }
 
@@ -304,6 +305,7 @@ static __always_inline void take_list(struct thread_turn *t, u32 slot, struct ta
 	if (t->ev.on_cpu || switches(task) != t->ev.switches)
 		return;
 	t->ev.list_end = t->list.end;
+	t->ev.list_flag = t->list.flag;
 	t->ev.list_head = t->list.head;
 	t->ev.nlist = t->list.n;
 	t->ev.list_width = t->list.width;

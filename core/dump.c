@@ -337,6 +337,7 @@ static void on_walked(void *arg, const struct thread_event *ev, const u64 *words
 		.width = ev->list_width,
 		.end = ev->list_end,
 		.head = ev->list_head,
+		.flag = ev->list_flag,
 		.ip = ev->ip,
 		.ip_image = true,
 	};
@@ -683,6 +684,7 @@ static struct stack_event *with_list(struct collector *c, const struct found_thr
 	ev->list_end = (u8)t->list.end;
 	ev->list_head = t->list.head;
 	ev->list_reg = 0;
+	ev->list_flag = t->list.flag;
 	memcpy((u8 *)ev + head, t->words, bytes);
 	*len = head + bytes;
 	return ev;
@@ -737,6 +739,7 @@ static enum verdict join_list(struct collector *c, const struct found_thread *t,
 			.end = t->stack->list_end,
 			.head = t->stack->list_head,
 			.reg = t->stack->list_reg,
+			.flag = t->stack->list_flag,
 			.ip = t->stack->nuser ? ip[0] : 0,
 			.running = true,
 			.ip_image = true,

@@ -59,6 +59,7 @@ enum list_end list_walk(struct target *t, const struct recipe *r, u64 tp, u64 he
 	ret->width = w.width;
 	ret->end = w.end;
 	ret->head = w.head;
+	ret->flag = w.flag;
 	return ret->end;
 }
 

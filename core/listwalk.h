@@ -18,9 +18,8 @@
 const struct recipe *list_recipe_for(const struct recipe *r, bool first);
 /*
  * Walks; words has LIST_WORDS_MAX. tp: thread pointer, 0: not known; head: what user space knows
- * for the thread (RECIPE_TID, RECIPE_JIT_FP), 0: nothing. Fills in words, n, width, end and head
- * of *ret and zeroes the rest. At most RECIPE_HOPS + 2 + 3 * RECIPE_NODES_MAX reads. Returns the
- * end.
+ * for the thread (RECIPE_TID, RECIPE_JIT_FP), 0: nothing. Fills in words, n, width, end, head
+ * and flag of *ret and zeroes the rest. At most RECIPE_READS_MAX reads. Returns the end.
  */
 enum list_end list_walk(struct target *t, const struct recipe *r, u64 tp, u64 head, u64 *words,
 			struct list *ret);

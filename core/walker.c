@@ -152,7 +152,7 @@ static u64 words_hash(const struct proc *p, const struct list *l, const char com
 
 	h = hash_mix(h, hash_bytes(comm, COMM_LEN));
 	h = hash_mix(h, (u64)l->end << 48 | (u64)l->width << 32 | p->gen);
-	return hash_mix(h, l->reg << 1 | ready);
+	return hash_mix(h, l->reg << 2 | l->flag << 1 | ready);
 }
 
 static bool same_words(const struct held *h, const struct proc *p, const struct list *l,
@@ -160,7 +160,8 @@ static bool same_words(const struct held *h, const struct proc *p, const struct 
 {
 	return h->process == p->process && h->gen == p->gen && h->ready == ready &&
 	       h->list.n == l->n && h->list.width == l->width && h->list.end == l->end &&
-	       h->list.reg == l->reg && !memcmp(h->comm, comm, COMM_LEN) &&
+	       h->list.reg == l->reg && h->list.flag == l->flag &&
+	       !memcmp(h->comm, comm, COMM_LEN) &&
 	       !memcmp(h->words, l->words, (size_t)l->n * l->width * sizeof(u64));
 }
 
@@ -389,6 +390,7 @@ static struct list list_of(const struct thread_event *ev, const u64 *words)
 		.width = ev->list_width,
 		.end = ev->list_end,
 		.head = ev->list_head,
+		.flag = ev->list_flag,
 		.ip = ev->ip,
 		.ip_image = true,
 	};

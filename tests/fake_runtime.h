@@ -226,6 +226,8 @@ static enum verdict lang_frames(struct target *t, const void *state __unused, co
 {
 	u32 i;
 
+	if (l->flag)
+		frames_mark(ret, "(housekeeping)");
 	for (i = 0; i < l->n; i++) {
 		const u64 *w = l->words + i * l->width;
 		struct frame_key key = { .object = w[0], .check = { w[1] } };

@@ -160,6 +160,23 @@ static void lists_take_the_place_of_loop_frames(void **state __unused)
 	stage_fini(&s);
 }
 
+/* On top of the frames, below the native code that it runs. */
+static void what_the_recipe_s_flag_says_is_a_frame_of_the_innermost_run(void **state __unused)
+{
+	struct sampled x;
+	STAGE(s, false, NULL);
+
+	put(&x, &s, NATIVE, NODES, 4);
+	x.ev.list_flag = 1;
+	expect(&s, &x,
+	       "== cpu lang -\n"
+	       "lang;lang+0x108f;outer;lang+0x102f;inner;(housekeeping);lang+0x1010 3\n"
+	       "== testlang_wall lang running\n"
+	       "lang;outer;inner;(housekeeping) 30000000\n",
+	       SAMPLE_LIST_MERGED);
+	stage_fini(&s);
+}
+
 static void the_loop_is_shown_when_asked_for(void **state __unused)
 {
 	struct sampled x;
@@ -340,6 +357,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lists_take_the_place_of_loop_frames),
+		cmocka_unit_test(what_the_recipe_s_flag_says_is_a_frame_of_the_innermost_run),
 		cmocka_unit_test(the_loop_is_shown_when_asked_for),
 		cmocka_unit_test(one_name_for_all_holds_for_both_profiles),
 		cmocka_unit_test(a_cut_list_is_merged_and_marked),

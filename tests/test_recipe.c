@@ -550,6 +550,10 @@ static void reads_are_bounded_whatever_memory_says(void **state)
 		w->mem[i] = BASE + 0x1000;
 	put(w, BASE + 0x100, BASE + 0x100);
 	r.hop[5] = 0x20;
+	r.flag = BASE + 0x1001;
+	r.flag_mask = 0xff;
+	r.flag_owner[0] = BASE + 0x80; /* null */
+	r.flag_owner[1] = BASE + 0x1000;
 	assert_int_equal(walk(w, &r, 0, 0), LIST_END_LIMIT);
 	assert_int_equal(w->l.n, RECIPE_NODES_MAX);
 	assert_int_equal(w->nreads, RECIPE_READS_MAX - RECIPE_SEEKS_MAX);
@@ -728,6 +732,133 @@ static void no_seam_goes_beyond_the_limit(void **state)
 	}
 }
 
+#define FLAG      (BASE + 0x5003)
+#define OWNER     (BASE + 0x6000)
+#define OTHER     (BASE + 0x6100)
+#define HOLDER    (BASE + 0x6200)
+#define FLAG_BIT  0x20
+#define LIST_HERE (BASE + 0x1000)
+
+/* The thread pointer leads to a thread at BASE + 0x240, that to its list; what holds the lock, to a thread. */
+static struct recipe flag_recipe(struct world *w)
+{
+	struct recipe r = member_recipe();
+
+	r.groups = 0;
+	r.flag = FLAG;
+	r.flag_mask = FLAG_BIT;
+	r.flag_owner[0] = OWNER;
+	r.flag_owner[1] = OTHER;
+	r.flag_hop = 0x18;
+	put(w, BASE + 8, BASE + 0x240);
+	put(w, BASE + 0x250, LIST_HERE);
+	lay_chain(w, LIST_HERE, 3, 0x40);
+	/* Its neighbours are set anyway. */
+	put(w, FLAG & ~7ull, ~((u64)FLAG_BIT << 24));
+	put(w, OWNER, HOLDER);
+	put(w, HOLDER + 0x18, BASE + 0x240);
+	return r;
+}
+
+static void set_flag(struct world *w)
+{
+	put(w, FLAG & ~7ull, (u64)FLAG_BIT << 24);
+}
+
+/* The list with it, and whether the flag is the thread's. */
+static bool flagged(struct world *w, const struct recipe *r)
+{
+	const u64 want[] = { 100, 101, 102 };
+
+	assert_int_equal(walk(w, r, BASE + 8, 0), LIST_END_NULL);
+	assert_words(w, want, 3);
+	return w->l.flag;
+}
+
+static void a_flag_of_the_process_is_told_for_the_thread_that_set_it(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = flag_recipe(w), by_tid;
+
+	assert_false(flagged(w, &r));
+	assert_int_equal(w->nreads, 2 + 3 + 1);
+	set_flag(w);
+	assert_true(flagged(w, &r));
+	assert_int_equal(w->nreads, 2 + 3 + 3);
+	assert_true(runtime_recipe_by_tid(&r, &by_tid));
+	assert_int_equal(walk(w, &by_tid, 0, BASE + 0x240), LIST_END_NULL);
+	assert_true(w->l.flag);
+	/* Another thread has set it. */
+	put(w, HOLDER + 0x18, BASE + 0x280);
+	assert_false(flagged(w, &r));
+	/* Nobody has. */
+	put(w, HOLDER + 0x18, 0);
+	assert_false(flagged(w, &r));
+	/* Nobody asks. */
+	put(w, HOLDER + 0x18, BASE + 0x240);
+	r.flag_mask = 0;
+	assert_false(flagged(w, &r));
+	assert_int_equal(w->nreads, 2 + 3);
+}
+
+static void who_set_a_flag_may_stand_in_a_second_place(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = flag_recipe(w);
+
+	set_flag(w);
+	put(w, OWNER, 0);
+	assert_false(flagged(w, &r));
+	put(w, OTHER, HOLDER);
+	assert_true(flagged(w, &r));
+	assert_int_equal(w->nreads, 2 + 3 + RECIPE_FLAG_READS);
+	/* Only when the first has nobody. */
+	put(w, OWNER, HOLDER + 0x100);
+	assert_false(flagged(w, &r));
+	put(w, OWNER, 0);
+	r.flag_owner[1] = 0;
+	assert_false(flagged(w, &r));
+	assert_int_equal(w->nreads, 2 + 3 + 2);
+}
+
+/* A second list of the thread does not ask again, and does not unset it. */
+static void a_flag_is_the_thread_s_and_not_the_list_s(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = lay_groups(w), f = flag_recipe(w);
+
+	f.groups = r.groups;
+	lay_chain(w, BASE + 0x2000, 2, 0x40);
+	put(w, OTHER_LIST, BASE + 0x2000);
+	put(w, BASE + 0x240, MY_ID);
+	put(w, BASE + 0x248, 0);
+	set_flag(w);
+	assert_int_equal(walk(w, &f, BASE + 8, 0), LIST_END_NULL);
+	assert_int_equal(w->l.n, 3 + 1 + 2 + 1);
+	assert_true(w->l.flag);
+}
+
+/* The list does not depend on it. */
+static void a_flag_that_cannot_be_read_is_not_set(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = flag_recipe(w), bad;
+
+	set_flag(w);
+	bad = r;
+	bad.flag = 8;
+	assert_false(flagged(w, &bad));
+	bad = r;
+	bad.flag_owner[0] = 8;
+	assert_false(flagged(w, &bad));
+	put(w, OWNER, 0);
+	bad = r;
+	bad.flag_owner[1] = ~0ull;
+	assert_false(flagged(w, &bad));
+	put(w, OWNER, 8);
+	assert_false(flagged(w, &r));
+}
+
 static void a_recipe_of_garbage_stays_within_its_bounds(void **state)
 {
 	struct world *w = *state;
@@ -877,6 +1008,45 @@ static void a_peek_that_cannot_be_fetched_is_nothing(void **state)
 	assert_paged(w, &rw);
 }
 
+static void begin_flag(struct world *w, struct recipe_walk *rw, const struct recipe *r, bool faults)
+{
+	w->missing[(FLAG - BASE) / PAGE] = true;
+	w->missing[(OWNER - BASE) / PAGE] = true;
+	memset(rw, 0xa5, sizeof(*rw));
+	rw->recipe = *r;
+	recipe_begin(rw, BASE + 8, 0, faults);
+}
+
+static void a_flag_s_page_is_fetched_and_if_it_cannot_be_the_list_goes_on(void **state)
+{
+	struct world *w = *state;
+	struct recipe r = flag_recipe(w);
+	struct recipe_walk rw;
+
+	set_flag(w);
+	begin_flag(w, &rw, &r, true);
+	assert_int_equal(drive(w, &rw, 100), 2);
+	assert_int_equal(rw.end, LIST_END_NULL);
+	assert_int_equal(rw.n, 3);
+	assert_int_equal(rw.flag, 1);
+	begin_flag(w, &rw, &r, true);
+	assert_int_equal(drive(w, &rw, 1), 1);
+	assert_int_equal(rw.end, LIST_END_NULL);
+	assert_int_equal(rw.n, 3);
+	assert_int_equal(rw.flag, 0);
+	/* What could not be had does not count for the page after it. */
+	begin_flag(w, &rw, &r, true);
+	w->missing[(LIST_HERE - BASE) / PAGE] = true;
+	assert_int_equal(drive(w, &rw, 0), 0);
+	assert_int_equal(rw.end, LIST_END_UNREADABLE);
+	assert_int_equal(rw.need, LIST_HERE);
+	w->missing[(LIST_HERE - BASE) / PAGE] = false;
+	begin_flag(w, &rw, &r, false);
+	assert_int_equal(drive(w, &rw, 100), 0);
+	assert_int_equal(rw.end, LIST_END_NULL);
+	assert_int_equal(rw.flag, 0);
+}
+
 static void words_are_kept_where_they_are_to_begin(void **state)
 {
 	struct world *w = *state;
@@ -925,6 +1095,11 @@ int main(void)
 		T(with_one_group_nothing_is_looked_for),
 		T(a_search_that_is_led_astray_ends_and_keeps_what_it_has),
 		T(no_seam_goes_beyond_the_limit),
+		T(a_flag_of_the_process_is_told_for_the_thread_that_set_it),
+		T(who_set_a_flag_may_stand_in_a_second_place),
+		T(a_flag_is_the_thread_s_and_not_the_list_s),
+		T(a_flag_that_cannot_be_read_is_not_set),
+		T(a_flag_s_page_is_fetched_and_if_it_cannot_be_the_list_goes_on),
 		T(a_recipe_of_garbage_stays_within_its_bounds),
 		T(a_walk_goes_on_where_a_page_was_missing),
 		T(a_page_that_cannot_be_fetched_cuts_the_list_there),

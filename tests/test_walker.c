@@ -16,6 +16,7 @@ struct fake_thread {
 	u64 start_ns, switches;
 	u64 object;         /* its list: one node; 0: none */
 	bool on_cpu, moves; /* moves: it runs while it is looked at */
+	bool flag;          /* the recipe's, which it has set */
 	bool busy;          /* it runs, but whenever it is looked at it has just been put off */
 	u64 cpu_ns, seen_ns;
 	u64 told, told_gen; /* what the kernel holds */
@@ -30,7 +31,7 @@ struct told_ns {
 	u64 object;
 	u64 ns;
 	u32 times;
-	bool ready;
+	bool ready, flag;
 	char comm[COMM_LEN];
 };
 
@@ -69,12 +70,13 @@ static enum verdict on_waited(void *arg __unused, struct process *p, u32 gen, co
 	assert_true(gen > 0 && l->n == 1 && l->width == 2 && !l->running);
 	for (i = 0; i < ntold; i++)
 		if (told[i].object == l->words[0] && told[i].ready == ready &&
-		    !memcmp(told[i].comm, comm, COMM_LEN))
+		    told[i].flag == l->flag && !memcmp(told[i].comm, comm, COMM_LEN))
 			break;
 	if (i == ntold) {
 		assert_true(ntold < ARRAY_SIZE(told));
 		ntold++;
-		told[i] = (struct told_ns){ .object = l->words[0], .ready = ready };
+		told[i] =
+			(struct told_ns){ .object = l->words[0], .ready = ready, .flag = l->flag };
 		memcpy(told[i].comm, comm, COMM_LEN);
 	}
 	told[i].ns += ns;
@@ -130,6 +132,7 @@ static void turn(threads_fn *fn, void *arg, u32 gen, struct threads_told *ret)
 							    : LIST_END_EMPTY;
 			ev.nlist = ev.list_end == LIST_END_NULL;
 			ev.list_width = 2;
+			ev.list_flag = t->flag;
 			t->told = ev.list_end == LIST_END_MOVED ? 0 : t->switches + 1;
 			t->told_gen = gen;
 		}
@@ -490,6 +493,21 @@ static void threads_of_other_names_are_told_apart(void **state __unused)
 	stage_fini(&s);
 }
 
+/* The same frames, but one of them does something for the whole process in them. */
+static void threads_that_have_the_recipe_s_flag_are_told_apart(void **state __unused)
+{
+	STAGE(s, true);
+
+	add_thread(0xa0);
+	add_thread(0xa0)->flag = true;
+	run_for(&s, 1);
+	walker_flush(s.walker);
+	assert_int_equal(ntold, 2);
+	assert_true(told[0].flag != told[1].flag);
+	near((double)told[0].ns / 1e9, 1, 2 * END);
+	stage_fini(&s);
+}
+
 static void more_threads_than_fit_take_turns(void **state __unused)
 {
 	struct walker_figures f;
@@ -704,6 +722,7 @@ int main(void)
 		cmocka_unit_test(a_thread_that_ends_is_told_and_forgotten),
 		cmocka_unit_test(a_reused_thread_id_is_another_thread),
 		cmocka_unit_test(threads_of_other_names_are_told_apart),
+		cmocka_unit_test(threads_that_have_the_recipe_s_flag_are_told_apart),
 		cmocka_unit_test(more_threads_than_fit_take_turns),
 		cmocka_unit_test(a_process_that_hangs_is_asked_ever_more_seldom),
 		cmocka_unit_test(what_the_kernel_holds_but_we_do_not_is_asked_for_again),

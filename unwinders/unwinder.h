@@ -144,6 +144,7 @@ struct list {
 	uint64_t head;
 	uint64_t reg;  /* recipe.reg_kept, 0 unless the register held the innermost position */
 	uint64_t ip;   /* innermost user address of the thread, 0 when not known */
+	bool flag;     /* recipe.flag was set, by this thread */
 	bool running;  /* taken on a CPU, in whatever state the runtime's own code was */
 	bool ip_image; /* ip lies in an ELF image, not in code made at run time */
 };
