@@ -498,6 +498,109 @@ static void a_list_is_refused_where_the_loop_has_it_half_made(void **state __unu
 	by_hand_free(h);
 }
 
+/* A recording in which the byte of the recipe's flag is another one, and so is who has set it. */
+struct flagged {
+	struct target t;
+	struct by_hand *h;
+	u64 holder_at, holder;
+	u8 value;
+};
+
+static int flagged_read(struct target *t, u64 addr, void *dst, size_t len)
+{
+	struct flagged *f = (struct flagged *)t;
+	int err = target_read(f->h->t, addr, dst, len);
+
+	if (!err && f->h->found.recipe.flag - addr < len)
+		((u8 *)dst)[f->h->found.recipe.flag - addr] = f->value;
+	if (!err && addr == f->holder_at && f->holder)
+		memcpy(dst, &f->holder, sizeof(f->holder));
+	return err;
+}
+
+static const struct target_ops flagged_ops = { .read = flagged_read, .direct = true };
+
+/* 0: it is null, or was not read. */
+static u64 word_at(struct target *t, u64 addr)
+{
+	u64 v;
+
+	return target_u64(t, addr, &v) ? 0 : v;
+}
+
+/* What a thread's first hops lead to: what is compared with who has set the flag. */
+static u64 owner_of(struct by_hand *h, const struct target_thread *thread)
+{
+	const struct recipe *r = &h->found.recipe;
+	u64 p = thread->tp;
+	u32 i;
+
+	target_begin(h->t);
+	for (i = 0; p && i < r->thread_hops; i++)
+		p = word_at(h->t, p + (u64)(s64)r->hop[i]);
+	return p;
+}
+
+/* How many threads with a list have the flag, each with a frame of that name; *ret: the last one's number. */
+static u32 count_flagged(struct flagged *f, u32 *ret)
+{
+	struct by_hand *h = f->h;
+	struct target_thread thread;
+	u64 words[LIST_WORDS_MAX];
+	struct list l;
+	u32 i, n = 0;
+
+	for (i = 0; target_thread(h->t, i, &thread); i++) {
+		target_begin(h->t);
+		target_begin(&f->t);
+		list_walk(&f->t, &h->found.recipe, thread.tp, 0, words, &l);
+		if (!l.flag)
+			continue;
+		n++;
+		*ret = i;
+		assert_int_equal(verdict_of(h, &l), UNWIND_OK);
+		assert_string_equal(h->out.frames[0].func, "(garbage collection)");
+	}
+	return n;
+}
+
+/*
+ * gc.c of all releases: flags.during_gc follows two bits of mode, immediate_sweep, dont_gc and
+ * dont_incremental. The thread of these programs that ran last has ended.
+ */
+static void collecting_garbage_is_told_of_the_thread_that_does_it(void **state __unused)
+{
+	glob_t tapes;
+	size_t i;
+
+	assert_int_equal(glob("tests/fixtures/ruby/*.tape", 0, NULL, &tapes), 0);
+	for (i = 0; i < tapes.gl_pathc; i++) {
+		struct by_hand *h = by_hand_new(tapes.gl_pathv[i]);
+		const struct recipe *r = &h->found.recipe;
+		struct flagged f = { .t.ops = &flagged_ops, .h = h, .value = (u8) ~(1 << 5) };
+		struct target_thread thread;
+		u32 k, who = 0, n = 0;
+
+		if (r->flag_mask != 1 << 5)
+			fail_msg("%s: flag %x", tapes.gl_pathv[i], r->flag_mask);
+		assert_int_equal(count_flagged(&f, &who), 0);
+		f.value = 1 << 5;
+		assert_int_equal(count_flagged(&f, &who), 0);
+		f.holder_at = word_at(h->t, r->flag_owner[0]) + (u64)(s64)r->flag_hop;
+		for (k = 0; n < 8 && target_thread(h->t, k, &thread); k++) {
+			f.holder = owner_of(h, &thread);
+			if (!f.holder)
+				continue;
+			n++;
+			assert_int_equal(count_flagged(&f, &who), 1);
+			assert_int_equal(who, k);
+		}
+		assert_int_equal(n, 8);
+		by_hand_free(h);
+	}
+	globfree(&tapes);
+}
+
 static void after_a_read_that_hangs_nothing_more_is_read(void **state __unused)
 {
 	size_t i;
@@ -670,6 +773,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_list_that_is_being_changed_is_never_told_as_whole),
 		cmocka_unit_test(lists_that_are_not_in_the_order_of_the_stack_are_refused),
 		cmocka_unit_test(a_list_is_refused_where_the_loop_has_it_half_made),
+		cmocka_unit_test(collecting_garbage_is_told_of_the_thread_that_does_it),
 		cmocka_unit_test(after_a_read_that_hangs_nothing_more_is_read),
 		cmocka_unit_test(each_reason_to_refuse_is_told_by_some_recording),
 		cmocka_unit_test(a_file_name_alone_makes_no_runtime),

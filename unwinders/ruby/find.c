@@ -6,19 +6,11 @@
  */
 #include "ruby.h"
 
-#define CODE_READ   192
-#define PLACES_MAX  16
 #define VM_WORDS    80   /* of rb_vm_t, among which a thread is looked for */
 #define NEAR        4096 /* bytes around the thread pointer that are looked at */
 #define PIECE       256
 #define THREADS_MAX 64
 #define LIST_MAX    4096
-
-/* Addresses of variables that some code names. */
-struct places {
-	uint64_t v[PLACES_MAX];
-	uint32_t n;
-};
 
 static void add_place(struct places *p, uint64_t addr)
 {
@@ -75,17 +67,17 @@ static void places_arm64(const uint8_t *code, uint32_t n, uint64_t pc, struct pl
 	}
 }
 
-static bool code_read(struct target *t, uint64_t pc, uint8_t code[CODE_READ])
+bool find_code(struct target *t, uint64_t pc, uint8_t code[CODE_READ])
 {
 	memset(code, 0, CODE_READ);
 	return pc && !target_read(t, pc, code, CODE_READ);
 }
 
-static void places_of(struct target *t, uint64_t pc, struct places *ret)
+void find_places(struct target *t, uint64_t pc, struct places *ret)
 {
 	uint8_t code[CODE_READ];
 
-	if (!code_read(t, pc, code))
+	if (!find_code(t, pc, code))
 		return;
 	if (target_arch(t) == TARGET_ARM64)
 		places_arm64(code, CODE_READ, pc, ret);
@@ -99,7 +91,7 @@ static uint64_t callee(struct target *t, uint64_t pc, uint32_t i)
 	bool arm = target_arch(t) == TARGET_ARM64;
 	uint8_t code[CODE_READ];
 
-	if (!code_read(t, pc, code))
+	if (!find_code(t, pc, code))
 		return 0;
 	for (uint32_t at = 0; at + 5 <= CODE_READ; at += arm ? 4 : 1) {
 		uint32_t insn = u32_at(code + at);
@@ -150,7 +142,7 @@ bool find_vm(struct target *t, struct ruby *s, bool *ready)
 	struct places p = { .n = 0 };
 	bool null = false;
 
-	places_of(t, target_symbol(t, s->module, "ruby_vm_at_exit", NULL), &p);
+	find_places(t, target_symbol(t, s->module, "ruby_vm_at_exit", NULL), &p);
 	for (uint32_t i = 0; i < p.n; i++) {
 		uint64_t v = p.v[i];
 
@@ -185,9 +177,9 @@ bool find_symbols(struct target *t, struct ruby *s)
 	uint64_t pc = target_symbol(t, s->module, "rb_id2str", NULL);
 	struct places p = { .n = 0 };
 
-	places_of(t, pc, &p);
+	find_places(t, pc, &p);
 	for (uint32_t k = 0; k < 2; k++)
-		places_of(t, callee(t, pc, k), &p);
+		find_places(t, callee(t, pc, k), &p);
 	for (uint32_t i = 0; i < p.n; i++)
 		if (is_symbols(t, s, p.v[i]) || is_symbols(t, s, p.v[i] - 16))
 			return true;
@@ -257,10 +249,10 @@ static bool by_code(struct target *t, struct ruby *s)
 	uint64_t pc = target_symbol(t, s->module, "rb_profile_frames", NULL);
 	struct places p = { .n = 0 };
 
-	places_of(t, pc, &p);
+	find_places(t, pc, &p);
 	/* arm64, 3.3 and later: a function that returns it is called first. */
 	if (target_arch(t) == TARGET_ARM64)
-		places_of(t, callee(t, pc, 0), &p);
+		find_places(t, callee(t, pc, 0), &p);
 	for (uint32_t i = 0; i < p.n; i++)
 		if (try_pair(t, s, p.v[i]))
 			return true;

@@ -291,6 +291,8 @@ enum verdict frames_of(struct target *t, const void *state, const struct list *l
 		return UNWIND_BAD_LAYOUT;
 	if (l->end != LIST_END_END && l->end != LIST_END_LIMIT && l->end != LIST_END_UNREADABLE)
 		return UNWIND_TORN;
+	if (l->flag)
+		frames_mark(ret, "(garbage collection)");
 	first = skip_leaf(l, &compiled);
 	for (uint32_t i = first; i < l->n; i++) {
 		struct node n = node_at(l, i);

@@ -146,7 +146,10 @@ static enum verdict self_check(struct target *t, void *state)
 		return UNWIND_NO_SYMBOL;
 	if (!object_class_ids(t, s))
 		return UNWIND_BAD_LAYOUT;
-	return find_context(t, s);
+	v = find_context(t, s);
+	if (v == UNWIND_OK)
+		gc_find(t, s);
+	return v;
 }
 
 /* --- recipe -------------------------------------------------------------------------------------- */
@@ -176,6 +179,13 @@ static void recipe(const void *state, struct recipe *ret)
 	ret->peek_off[PEEK_METHOD] = EP_METHOD;
 	ret->npeeks = PEEKS;
 	ret->limit = RECIPE_NODES_MAX;
+	if (!s->gc_mask)
+		return;
+	ret->thread_hops = s->gc_hops;
+	ret->flag = s->gc_flag;
+	ret->flag_mask = s->gc_mask;
+	memcpy(ret->flag_owner, s->gc_owner, sizeof(ret->flag_owner));
+	ret->flag_hop = s->gc_hop;
 }
 
 static uint32_t loops(const void *state, struct code_range ret[UNWINDER_LOOPS])

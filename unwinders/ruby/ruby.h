@@ -2,7 +2,7 @@
 /*
  * What the files of this folder share: what is known of a process with Ruby, and who does what.
  * ruby.c finds and walks, frames.c tells what was met, find.c reads off Ruby's code where things are,
- * vmloop.c the code of its loop, object.c reads objects, iseq.c the code of methods and blocks.
+ * gc.c who collects garbage, vmloop.c the code of its loop, object.c reads objects, iseq.c the code of methods and blocks.
  */
 #pragma once
 
@@ -22,6 +22,13 @@ struct ruby {
 	uint64_t attached;
 	int32_t hop[4]; /* from the thread pointer to the execution context */
 	uint8_t nhops;
+	/*
+	 * A byte and its bit that is set while garbage is collected (0: not known), and who does it, as
+	 * recipe.flag_owner and flag_hop tell; gc_hops hops lead to what that is compared with.
+	 */
+	uint8_t gc_mask, gc_hops;
+	int16_t gc_hop;
+	uint64_t gc_flag, gc_owner[2];
 	uint32_t nloops;
 	struct code_range loops[UNWINDER_LOOPS];
 };
@@ -48,6 +55,20 @@ enum verdict frames_of(struct target *t, const void *state, const struct list *l
 
 /* --- find.c: all return false when there is no such thing -------------------------------------- */
 
+#define CODE_READ  192
+#define PLACES_MAX 16
+
+/* Addresses of variables that some code names. */
+struct places {
+	uint64_t v[PLACES_MAX];
+	uint32_t n;
+};
+
+/* The code at pc. */
+bool find_code(struct target *t, uint64_t pc, uint8_t code[CODE_READ]);
+/* Adds the variables that the code at pc names. */
+void find_places(struct target *t, uint64_t pc, struct places *ret);
+
 /* The VM, by the code of ruby_vm_at_exit(). *ready false: it is not up yet. */
 bool find_vm(struct target *t, struct ruby *s, bool *ready);
 /* The table of symbols, by the code of rb_id2str(). */
@@ -56,6 +77,11 @@ bool find_symbols(struct target *t, struct ruby *s);
 enum verdict find_context(struct target *t, struct ruby *s);
 /* The first thread of the VM; 0: none. */
 uint64_t find_thread(struct target *t, const struct ruby *s, uint64_t vm);
+
+/* --- gc.c ---------------------------------------------------------------------------------------- */
+
+/* After find_context(): how to see that a thread collects garbage. Not found: it is not told. */
+void gc_find(struct target *t, struct ruby *s);
 
 /* --- vmloop.c ------------------------------------------------------------------------------------ */
 
