@@ -3,10 +3,14 @@
 """Helper of live_ruby*.sh.
 
     ruby.py stacks PROFILE         the cpu samples as judge.py reads them, a line each, Ruby's frames
-                                   alone, without innermost ones that are marked as unsure
+                                   alone, without the collector and innermost ones that are marked as
+                                   unsure
     ruby.py shares PROFILE         "merged refused apart", shares of 100 of the samples that have a
                                    stack of Ruby
     ruby.py unsure PROFILE         share of 100 whose innermost frame is marked as unsure
+    ruby.py collecting PROFILE FRAME
+                                   "share samples": of the samples whose stack of Ruby has that frame,
+                                   share of 100 whose innermost one is the collector
     ruby.py compare PARK DUMP      thread by thread: what park.rb told of itself against `dump
                                    --json`; a line of figures, exit code 1 when not all is equal
     ruby.py has PROFILE NAME...    whether some sample has these frames in this order, leaf first,
@@ -17,9 +21,12 @@ import json
 from stacks import Stacks, apart, cut, dumped, equal, is_cut, main, reached, shares, tell
 
 
+COLLECTOR = '(garbage collection)'
+
+
 def stacks(path):
     for count, stack, leaf_unsure in Stacks(path).samples:
-        frames = [f for f in apart(stack) if f.runtime and not is_cut(f)][leaf_unsure:]
+        frames = [f for f in apart(stack) if f.runtime and not is_cut(f) and f.func != COLLECTOR][leaf_unsure:]
         if frames:
             tell(count, stack, frames)
 
@@ -28,6 +35,19 @@ def unsure(path):
     samples = Stacks(path).samples
     total = sum(count for count, _, _ in samples)
     print('%.1f' % (100 * sum(count for count, _, leaf in samples if leaf) / max(total, 1)))
+
+
+def collecting(path, name):
+    total = collects = 0
+    for count, stack, _ in Stacks(path).samples:
+        names = [f.func for f in apart(stack) if f.runtime]
+        if name not in names:
+            continue
+        total += count
+        if COLLECTOR in names[1:]:
+            print('the collector is in the middle of', names)
+        collects += count * (names[0] == COLLECTOR)
+    print('%.2f %d' % (100 * collects / max(total, 1), total))
 
 
 def expected(thread, got, ours):
@@ -52,4 +72,4 @@ def has(path, *names):
 
 
 if __name__ == '__main__':
-    main(stacks, shares, unsure, compare, has)
+    main(stacks, shares, unsure, collecting, compare, has)
