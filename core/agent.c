@@ -478,11 +478,13 @@ int agent_add_pid(struct agent *a, u32 pid)
 	return err ? log_err(err, "cannot select process %u: %s", pid, strerror(-err)) : 0;
 }
 
+/* Of all that runs on the CPUs, whether it is taken or not: as cpus_busy() counts. */
 static u64 samples_due(struct agent *a)
 {
 	u64 due = sampler_stat(a->sampler, BPF_STAT_DUE);
 
 	due += sampler_stat(a->sampler, BPF_STAT_LEFT_OUT);
+	due += sampler_stat(a->sampler, BPF_STAT_OUTSIDE);
 	return a->only_pids ? due + sampler_stat(a->sampler, BPF_STAT_FILTERED) : due;
 }
 
@@ -664,6 +666,7 @@ static void update_stats(struct agent *a)
 	} pairs[] = {
 		{ BPF_STAT_DUE, STAT_samples_due },
 		{ BPF_STAT_LEFT_OUT, STAT_samples_passed_over },
+		{ BPF_STAT_OUTSIDE, STAT_samples_outside },
 		{ BPF_STAT_LOST_COUNTS_FULL, STAT_lost_counts_full },
 		{ BPF_STAT_LOST_BUSY, STAT_lost_busy },
 		{ BPF_STAT_LOST_SCRATCH_BUSY, STAT_lost_scratch_busy },

@@ -3,6 +3,7 @@
 #include "report.h"
 
 #include "fold.h"
+#include "pidns.h"
 #include "version.h"
 
 #include <inttypes.h>
@@ -20,6 +21,7 @@ void report_begin(struct report *r)
 	memset(r, 0, sizeof(*r));
 	for (i = 0; i < STAT_MAX; i++)
 		r->stats[i] = stat_get(i);
+	r->sidecar = !pidns_is_first();
 }
 
 static void append(char *dst, size_t size, const char *fmt, ...) __printf(3, 4);
@@ -201,18 +203,28 @@ static const char *or_none(const char *s)
 	return *s ? s : "none";
 }
 
+/* What all figures but a profile's own are of. */
+static const char *of_what(const struct report *r)
+{
+	return r->sidecar ? "our pid namespace" : "the host";
+}
+
 static void line_counts(struct report *r)
 {
 	const struct cost *c = &r->cost;
 
 	snprintf(line(r), sizeof(r->text[0]),
-		 "samples of the host: %" PRIu64 " due, %" PRIu64 " kept, lost: %s", c->samples_due,
-		 c->samples_kept, or_none(c->samples_lost));
+		 "samples of %s: %" PRIu64 " due, %" PRIu64 " kept, lost: %s", of_what(r),
+		 c->samples_due, c->samples_kept, or_none(c->samples_lost));
+	if (r->outside)
+		snprintf(line(r), sizeof(r->text[0]),
+			 "samples outside our pid namespace: %" PRIu64 ", not taken", r->outside);
 	if (*c->mode)
 		snprintf(line(r), sizeof(r->text[0]),
-			 "waits of the host: %" PRIu64 " due, %" PRIu64 " kept, %" PRIu64
+			 "waits of %s: %" PRIu64 " due, %" PRIu64 " kept, %" PRIu64
 			 " sampled out, lost: %s",
-			 c->waits_due, c->waits_kept, c->waits_sampled_out, or_none(c->waits_lost));
+			 of_what(r), c->waits_due, c->waits_kept, c->waits_sampled_out,
+			 or_none(c->waits_lost));
 }
 
 static void line_cost(struct report *r)
@@ -235,6 +247,7 @@ static void take_counts(struct report *r)
 	c->samples_due = growth(r, STAT_samples_due);
 	c->samples_due -= MIN(c->samples_due, growth(r, STAT_samples_left_out));
 	r->due = c->samples_due;
+	r->outside = growth(r, STAT_samples_outside);
 	r->kept = c->samples_kept = growth(r, STAT_samples_kept);
 	losses(r, SAMPLES_LOST, c->samples_lost, sizeof(c->samples_lost));
 	c->waits_due = growth(r, STAT_waits_due);
@@ -255,10 +268,11 @@ void report_end(struct report *r, const struct cost *c, const struct window *w, 
 	line_rate(r, w);
 	line_counts(r);
 	report_ends(w, NULL, text, sizeof(text));
-	snprintf(line(r), sizeof(r->text[0]), "user stacks of the host: %s", text);
+	snprintf(line(r), sizeof(r->text[0]), "user stacks of %s: %s", of_what(r), text);
 	report_lists(w, NULL, text, sizeof(text));
 	if (*text)
-		snprintf(line(r), sizeof(r->text[0]), "interpreters' stacks of the host: %s", text);
+		snprintf(line(r), sizeof(r->text[0]), "interpreters' stacks of %s: %s", of_what(r),
+			 text);
 	line_offcpu(r, offcpu_min_ns);
 	line_cost(r);
 	*line(r) = '\0'; /* report_profile() */
@@ -312,6 +326,8 @@ void report_line(const struct report *r, const struct window *w, char *dst, size
 	*dst = '\0';
 	append(dst, size, "window of %.1f s: ", c->seconds);
 	put_counts(dst, size, "samples", c->samples_due, c->samples_kept, c->samples_lost);
+	if (r->outside)
+		append(dst, size, "%" PRIu64 " outside our pid namespace; ", r->outside);
 	if (*c->mode)
 		put_counts(dst, size, "waits", c->waits_due, c->waits_kept, c->waits_lost);
 	append(dst, size, "%u profiles, %u stacks; ", w->nprofiles, w->nstacks);

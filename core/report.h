@@ -12,14 +12,15 @@
 struct profile;
 struct window;
 
-#define REPORT_LINES 10
+#define REPORT_LINES 11
 #define REPORT_TEXT  512
 
 struct report {
 	u64 stats[STAT_MAX]; /* at the window's start */
+	bool sidecar;        /* of the host, only our own pid namespace is profiled */
 	/* Set by report_end(). */
 	struct cost cost;
-	u64 due, kept;
+	u64 due, kept, outside;
 	char text[REPORT_LINES][REPORT_TEXT];
 	const char *lines[REPORT_LINES];
 	u32 nlines;

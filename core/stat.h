@@ -13,6 +13,7 @@
 	X(samples_kept, "samples that went into a profile")                                        \
 	X(samples_left_out, "samples of processes that the filter, or their own wish, leaves out") \
 	X(samples_passed_over, "samples not taken of them, once that was known")                   \
+	X(samples_outside, "samples of what runs outside our own pid namespace; not taken")        \
 	X(lost_counts_full, "samples lost: map of distinct stacks full")                           \
 	X(lost_ring_full, "samples lost: ring buffer full")                                        \
 	X(lost_busy, "samples lost: kernel map busy under the sample")                             \

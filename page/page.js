@@ -143,7 +143,7 @@ function showStatus() {
 		el("p", {}, "Cost by part, in percent of one CPU: on CPU " + s.cost_on_cpu.toFixed(2) + ", off CPU " + s.cost_off_cpu.toFixed(2) + ", runtimes " +
 			s.cost_runtimes.toFixed(2) + "; budget " + s.cost_budget + ". Answers of this page are not counted."),
 		el("p", {}, "Samples lost: " + (s.samples_lost || "none") + ". Waits: " + s.waits_kept + " kept of " + s.waits_due + ", lost: " + (s.waits_lost || "none") + "."),
-		el("p", {}, "User stacks of the host: " + (s.quality || "nothing yet") + "."),
+		el("p", {}, "User stacks of all that is profiled: " + (s.quality || "nothing yet") + "."),
 		list(advice(s.quality)));
 	if (s.runtimes.length)
 		d.append(el("p", {}, "Processes with a runtime:"), list(s.runtimes.map((r) =>

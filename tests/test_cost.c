@@ -350,6 +350,7 @@ static void comments_say_rate_losses_mode_levers_and_cost(void **state)
 	(void)state;
 	add(w, &sample_cpu, 90, 90 * NSEC_PER_SEC / 9);
 	report_begin(&r);
+	r.sidecar = false; /* wherever this test runs */
 	/* Three of them, and a wait, of processes that are left out: nobody has a claim on them. */
 	stat_add(STAT_samples_due, 98);
 	stat_add(STAT_samples_left_out, 3);
@@ -383,6 +384,43 @@ static void comments_say_rate_losses_mode_levers_and_cost(void **state)
 		"1 stacks; user stacks 100.0 % complete, 0.0 % guessed in part, 0.0 % not; cost "
 		"0.88 % of a CPU (user 0.12, kernel 0.06, BPF 0.30); 32.1 MB, BPF maps 14.3 MB, "
 		"tables of 96 files; 9 Hz of 19; waits under 4 ms sampled");
+	window_free(w);
+}
+
+static void a_sidecar_tells_what_it_stands_for(void **state)
+{
+	struct cost c = example();
+	struct window *w = window_new(1);
+	char text[1024];
+	struct report r;
+
+	(void)state;
+	add(w, &sample_cpu, 9, 9 * NSEC_PER_SEC / 9);
+	report_begin(&r);
+	r.sidecar = true;
+	stat_add(STAT_samples_due, 10);
+	stat_add(STAT_samples_kept, 9);
+	stat_add(STAT_lost_busy, 1);
+	stat_add(STAT_samples_outside, 400);
+	report_end(&r, &c, w, 1000000);
+	assert_true(r.nlines <= REPORT_LINES);
+	assert_string_equal(find_line(&r, "samples of"),
+			    "samples of our pid namespace: 10 due, 9 kept, lost: busy 1");
+	assert_string_equal(find_line(&r, "samples outside"),
+			    "samples outside our pid namespace: 400, not taken");
+	assert_string_equal(find_line(&r, "waits of"),
+			    "waits of our pid namespace: 0 due, 0 kept, 0 sampled out, lost: none");
+	assert_string_equal(find_line(&r, "user stacks of"),
+			    "user stacks of our pid namespace: complete 100.0 %");
+	report_line(&r, w, text, sizeof(text));
+	assert_non_null(strstr(text, ": 10 samples (9 kept, lost: busy 1); 400 outside our pid "
+				     "namespace; "));
+	report_changes(&r, text, sizeof(text));
+	assert_non_null(strstr(text, "samples_outside 400"));
+	/* Where nothing else runs, nothing is said of it. */
+	report_begin(&r);
+	report_end(&r, &c, w, 1000000);
+	assert_string_equal(find_line(&r, "samples outside"), "");
 	window_free(w);
 }
 
@@ -438,6 +476,7 @@ int main(void)
 		T(the_table_for_people_has_each_figure),
 		T(period_is_the_mean_when_the_rate_changed),
 		T(comments_say_rate_losses_mode_levers_and_cost),
+		T(a_sidecar_tells_what_it_stands_for),
 		T(a_rate_that_changed_within_the_window_is_told),
 		T(a_pause_and_a_refusal_are_told),
 	};
