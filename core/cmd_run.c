@@ -301,7 +301,7 @@ static int daemon_start(struct daemon *d, struct life *life, struct config *c)
 	if (!err)
 		err = sending_open(c, d->host, &d->sending);
 	if (!err)
-		err = local_open(c, &d->local);
+		err = local_open(c, d->sending, &d->local);
 	if (!err)
 		err = start_remote(d);
 	if (!err)

@@ -25,7 +25,7 @@ struct local {
 	struct web_status status;
 };
 
-int local_open(const struct config *c, struct local **ret)
+int local_open(const struct config *c, struct sending *sending, struct local **ret)
 {
 	struct web_options o = {
 		.listen = c->web_listen,
@@ -43,7 +43,7 @@ int local_open(const struct config *c, struct local **ret)
 		return 0;
 	err = catalog_open(c->store_path, &l->catalog);
 	if (!err)
-		l->api = web_api_new(l->catalog);
+		l->api = web_api_new(l->catalog, sending);
 	l->recording = recording_new();
 	o.api = l->api;
 	if (l->api && l->recording) {

@@ -12,6 +12,7 @@ struct config;
 struct local;
 struct profile;
 struct report;
+struct sending;
 struct window;
 
 /*
@@ -19,7 +20,7 @@ struct window;
  * to profile (logged). -EPERM, -EINVAL: the configuration asks for something unsafe or senseless
  * (logged). Owned. The store's directory exists.
  */
-int local_open(const struct config *c, struct local **ret);
+int local_open(const struct config *c, struct sending *sending, struct local **ret);
 void local_free(struct local *l);
 /* Adds to an epoll set what makes local_work() due, as it also is at local_next(). 0 or -errno. */
 int local_watch(const struct local *l, int epoll_fd);

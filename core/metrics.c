@@ -3,10 +3,12 @@
 #include "metrics.h"
 
 #include "cost.h"
+#include "sending.h"
 #include "stat.h"
 #include "version.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #define PREFIX "ebpfprofiler_"
@@ -91,6 +93,68 @@ static void put_counters(FILE *out)
 	}
 }
 
+/* --- servers, each by the name of its section ------------------------------------------------- */
+
+#define COUNT(member) offsetof(struct upload_counts, member)
+
+/* What is due but for what was sent or dropped waits. */
+static const struct server_row {
+	const char *family, *type, *help; /* NULL: one more of the family before */
+	const char *label, *value;        /* may be NULL */
+	size_t offset;                    /* u64 in struct upload_counts */
+} server_rows[] = {
+	{ "server_profiles_due_total", "counter",
+	  "Profiles that a server should get, by where they came from.", "from", "run",
+	  COUNT(due) },
+	{ NULL, NULL, NULL, "from", "spool", COUNT(found) },
+	{ NULL, NULL, NULL, "from", "split", COUNT(parts) },
+	{ "server_profiles_sent_total", "counter", "Profiles that a server accepted.", NULL, NULL,
+	  COUNT(sent) },
+	{ "server_profiles_dropped_total", "counter", "Profiles that a server never gets, by why.",
+	  "reason", "refused", COUNT(refused) },
+	{ NULL, NULL, NULL, "reason", "too_large", COUNT(too_large) },
+	{ NULL, NULL, NULL, "reason", "no_room", COUNT(dropped) },
+	{ NULL, NULL, NULL, "reason", "expired", COUNT(expired) },
+	{ NULL, NULL, NULL, "reason", "damaged", COUNT(damaged) },
+	{ "server_profiles_rejected_total", "counter",
+	  "Of those sent: what a server said it did not keep.", NULL, NULL, COUNT(rejected) },
+	{ "server_attempts_failed_total", "counter",
+	  "Attempts to send that failed and will be tried again.", NULL, NULL, COUNT(retried) },
+	{ "server_profiles_waiting", "gauge", "Profiles in memory and spool.", NULL, NULL,
+	  COUNT(waiting) },
+	{ "server_spool_bytes", "gauge", "Size of the spool.", NULL, NULL, COUNT(spool_bytes) },
+};
+
+static void put_server(FILE *out, const char *family, const struct server_row *r,
+		       const struct sending_server *s)
+{
+	u64 value;
+
+	memcpy(&value, (const u8 *)&s->counts + r->offset, sizeof(value));
+	/* The configuration takes no name that would have to be escaped here. */
+	fprintf(out, PREFIX "%s{server=\"%s\"", family, s->name);
+	if (r->label)
+		fprintf(out, ",%s=\"%s\"", r->label, r->value);
+	fprintf(out, "} %" PRIu64 "\n", value);
+}
+
+static void put_servers(FILE *out, const struct metrics *m)
+{
+	const char *family = NULL;
+	u32 i, k;
+
+	for (i = 0; m->nservers && i < ARRAY_SIZE(server_rows); i++) {
+		const struct server_row *r = &server_rows[i];
+
+		if (r->family) {
+			family = r->family;
+			put_head(out, family, r->type, r->help);
+		}
+		for (k = 0; k < m->nservers; k++)
+			put_server(out, family, r, &m->servers[k]);
+	}
+}
+
 static void put_gauge(FILE *out, const char *name, const char *help, double value)
 {
 	put_head(out, name, "gauge", help);
@@ -127,4 +191,5 @@ void metrics_write(const struct metrics *m, FILE *out)
 	if (m->cost->end_ns)
 		put_cost(out, m->cost);
 	put_counters(out);
+	put_servers(out, m);
 }

@@ -6,7 +6,6 @@
 #include "log.h"
 #include "pprof.h"
 #include "stat.h"
-#include "upload.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -25,6 +24,7 @@ struct sending {
 	const char **labels; /* the config's, and room for one more */
 	struct {
 		struct upload *upload;
+		const char *name;
 		u32 kind;
 	} to[CONFIG_MAX_UPLOADS];
 	u32 n;
@@ -73,6 +73,7 @@ static int open_one(struct sending *s, const struct config_upload *c, const char
 	err = upload_new(&o, &s->to[s->n].upload);
 	if (err)
 		return err;
+	s->to[s->n].name = c->name;
 	s->to[s->n++].kind = kind_of(c, o.protocol);
 	log_info("profiles go to %s as %s", c->url, c->protocol);
 	return 0;
@@ -123,6 +124,17 @@ void sending_close(struct sending *s, u64 deadline_ns)
 		upload_free(s->to[i].upload, deadline_ns);
 	free(s->labels);
 	free(s);
+}
+
+u32 sending_servers(struct sending *s, struct sending_server *ret)
+{
+	u32 n = s ? s->n : 0, i;
+
+	for (i = 0; i < n; i++) {
+		ret[i].name = s->to[i].name;
+		upload_counts(s->to[i].upload, &ret[i].counts);
+	}
+	return n;
 }
 
 static int encode(struct sending *s, u32 kind, const struct window *w, const struct profile *p,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "config.h"
+#include "upload.h"
 
 struct profile;
 struct sending;
@@ -28,6 +29,14 @@ struct sending_source {
 int sending_open(const struct config *c, const char *host, struct sending **ret);
 /* Tries to send what waits until deadline (CLOCK_MONOTONIC), spools the rest. NULL ok. */
 void sending_close(struct sending *s, u64 deadline_ns);
+/* What became of one server's profiles since sending_open(). */
+struct sending_server {
+	const char *name; /* of [upload.NAME], "" without one; the config's */
+	struct upload_counts counts;
+};
+
+/* Room for CONFIG_MAX_UPLOADS; returns how many there are. Any thread. NULL ok. */
+u32 sending_servers(struct sending *s, struct sending_server *ret);
 /* Hands a profile over to each server. Never waits for one. NULL ok. */
 void sending_put(struct sending *s, const struct window *w, const struct profile *p,
 		 const struct sending_source *from);

@@ -5,6 +5,7 @@
 #include "catalog.h"
 #include "json.h"
 #include "metrics.h"
+#include "sending.h"
 #include "view.h"
 
 #include <errno.h>
@@ -25,18 +26,20 @@
 
 struct web_api {
 	struct catalog *catalog;
+	struct sending *sending;
 	pthread_mutex_t lock; /* of status */
 	struct web_status status;
 	bool told;
 };
 
-struct web_api *web_api_new(struct catalog *c)
+struct web_api *web_api_new(struct catalog *c, struct sending *sending)
 {
 	struct web_api *api = calloc(1, sizeof(*api));
 
 	if (!api)
 		return NULL;
 	api->catalog = c;
+	api->sending = sending;
 	pthread_mutex_init(&api->lock, NULL);
 	return api;
 }
@@ -61,6 +64,7 @@ static int answer_metrics(struct web_api *api, const struct web_question *q __un
 			  struct web_answer *a)
 {
 	_cleanup_free_ struct web_status *s = malloc(sizeof(*s));
+	struct sending_server servers[CONFIG_MAX_UPLOADS];
 	struct metrics m;
 	FILE *f = s ? open_memstream((char **)&a->data, &a->len) : NULL;
 
@@ -69,7 +73,13 @@ static int answer_metrics(struct web_api *api, const struct web_question *q __un
 	pthread_mutex_lock(&api->lock);
 	*s = api->status;
 	pthread_mutex_unlock(&api->lock);
-	m = (struct metrics){ .on = s->on, .window_s = s->window_s, .cost = &s->cost };
+	m = (struct metrics){
+		.on = s->on,
+		.window_s = s->window_s,
+		.cost = &s->cost,
+		.servers = servers,
+		.nservers = sending_servers(api->sending, servers),
+	};
 	metrics_write(&m, f);
 	a->status = 200;
 	a->type = METRICS_TYPE;

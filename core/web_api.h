@@ -16,6 +16,7 @@
 #define WEB_QUERY_NS   (20 * NSEC_PER_SEC) /* then what was read so far is shown */
 
 struct catalog;
+struct sending;
 struct web_api;
 
 struct web_param {
@@ -54,8 +55,8 @@ struct web_status {
 	u32 nruntimes;
 };
 
-/* The catalog is borrowed. Owned; NULL: no memory. */
-struct web_api *web_api_new(struct catalog *c);
+/* Both are borrowed; sending may be NULL. Owned; NULL: no memory. */
+struct web_api *web_api_new(struct catalog *c, struct sending *sending);
 void web_api_free(struct web_api *api);
 /* Any thread. Copied. */
 void web_api_status(struct web_api *api, const struct web_status *s);

@@ -50,6 +50,9 @@ mode slow hang
 serve dead; wait_for 20 listens dead; dead=$(port dead); kill -9 $pid_dead
 echo s3cret >"$tmp/token"
 
+web=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+metrics() { curl -s -m 10 "http://127.0.0.1:$web/metrics" >"$tmp/metrics"; }
+metric() { /usr/bin/python3 tests/metrics.py --get "ebpfprofiler_server_$1" <"$tmp/metrics"; }
 conf() { # extra sections
     cat >"$tmp/c.ini" <<END
 [ebpf_profiler]
@@ -60,7 +63,7 @@ cpu_budget = 100
 [store]
 path = $tmp/store
 [web]
-listen =
+listen = 127.0.0.1:$web
 [labels]
 cluster = east-1
 [upload]
@@ -134,6 +137,22 @@ check otlp-refuses wait_for 30 in_parts otlp 401
 check grpc-refuses wait_for 30 in_parts grpc grpc3
 for s in $good; do mode $s 200; done
 w=$(grep -c 'window of' "$tmp/log"); wait_for 30 windows $((w + 1))
+
+# --- /metrics by server, held against what the servers and spools have
+wait_for 60 drained
+metrics
+/usr/bin/python3 tests/metrics.py <"$tmp/metrics" || echo "not ok metrics-are-prometheus"
+adds_up() { metrics; [ "$(metric "profiles_due_total{server=$1}")" -eq $(($(metric "profiles_sent_total{server=$1}") + $(metric "profiles_dropped_total{server=$1}") + $(metric "profiles_waiting{server=$1}"))) ]; }
+for s in "" collector pyroscope parca otlp grpc; do
+    n=$(metric "profiles_sent_total{server=$s}")
+    check "metrics-of-${s:-coroot}-are-of-what-arrived" [ "$n" -gt 0 -a "$n" -le "$(arrived "${s:-coroot}")" ]
+    check "metrics-of-${s:-coroot}-add-up" wait_for 5 adds_up "$s"
+    check "metrics-of-${s:-coroot}-know-of-failed-attempts" [ "$(metric "attempts_failed_total{server=$s}")" -gt 0 ]
+done
+for s in parca otlp grpc; do check "metrics-know-what-$s-refused" [ "$(metric "profiles_dropped_total{server=$s,reason=refused}")" -gt 0 ]; done
+spool_size() { metrics; [ "$(metric "spool_bytes{server=dead}")" -eq "$(cat "$tmp"/store/spool.dead/*.spool | wc -c)" ]; }
+check metrics-know-the-size-of-the-spool wait_for 5 spool_size
+check metrics-say-that-the-dead-got-none [ "$(metric "profiles_sent_total{server=dead}")" -eq 0 ]
 check stop-with-a-server-that-hangs stop
 
 # --- due = sent + refused + dropped ... + spooled, for each, and nothing was dropped for want of room

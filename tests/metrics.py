@@ -37,7 +37,7 @@ def main():
         for s in f.samples:
             if f.type == "counter" and not s.name.endswith("_total"):
                 sys.exit(f"counter {s.name} does not end in _total")
-            if s.labels.keys() - {"type", "reason", "unwinder", "version"}:
+            if s.labels.keys() - {"type", "reason", "unwinder", "version", "server", "from"}:
                 sys.exit(f"{s.name} has labels {s.labels}")
     keys = [(s.name, tuple(sorted(s.labels.items()))) for s in samples]
     if len(set(keys)) != len(keys):

@@ -5,6 +5,7 @@
  */
 #include "core/cost.h"
 #include "core/metrics.h"
+#include "core/sending.h"
 #include "core/stat.h"
 
 #include <errno.h>
@@ -138,6 +139,70 @@ static void the_last_window_is_there_in_base_units(void **state __unused)
 	expect(&m, "ebpfprofiler_build_info", "1");
 }
 
+/* Each count of each server at one place of its own, and in no family of the totals. */
+static void each_server_is_there_by_its_name(void **state __unused)
+{
+	static const char *const series[] = {
+		"spool_bytes{server=N}",
+		"profiles_due_total{from=spool,server=N}",
+		"profiles_due_total{from=run,server=N}",
+		"profiles_due_total{from=split,server=N}",
+		"profiles_sent_total{server=N}",
+		"profiles_dropped_total{reason=refused,server=N}",
+		"profiles_dropped_total{reason=too_large,server=N}",
+		"profiles_dropped_total{reason=no_room,server=N}",
+		"profiles_dropped_total{reason=expired,server=N}",
+		"profiles_dropped_total{reason=damaged,server=N}",
+		"profiles_waiting{server=N}",
+		"attempts_failed_total{server=N}",
+		"profiles_rejected_total{server=N}",
+	};
+	static const char *const names[] = { "", "eu_west" };
+	struct sending_server servers[2];
+	const struct metrics m = { .cost = &cost, .servers = servers, .nservers = 2 };
+	char *args = NULL, *got, want[128];
+	size_t len;
+	FILE *f = open_memstream(&args, &len);
+	u32 i, k;
+
+	for (k = 0; k < 2; k++) {
+		u64 v = 5000001 + 100 * k;
+
+		servers[k] = (struct sending_server){
+			.name = names[k],
+			.counts = { .spool_bytes = v,
+				    .found = v + 1,
+				    .due = v + 2,
+				    .parts = v + 3,
+				    .sent = v + 4,
+				    .refused = v + 5,
+				    .too_large = v + 6,
+				    .dropped = v + 7,
+				    .expired = v + 8,
+				    .damaged = v + 9,
+				    .waiting = v + 10,
+				    .retried = v + 11,
+				    .rejected = v + 12 },
+		};
+		for (i = 0; i < ARRAY_SIZE(series); i++)
+			fprintf(f, "%u.%u=%u ", k, i, (u32)v + i);
+	}
+	fclose(f);
+	got = judge(&m, args);
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < ARRAY_SIZE(series); i++) {
+			int n = (int)strcspn(series[i], "N");
+
+			snprintf(want, sizeof(want), "%u.%u ebpfprofiler_server_%.*s%s}\n", k, i, n,
+				 series[i], names[k]);
+			if (!strstr(got, want))
+				print_error("no %s in\n%s\n", want, got);
+			assert_non_null(strstr(got, want));
+		}
+	free(got);
+	free(args);
+}
+
 static void before_the_first_window_nothing_is_made_up(void **state __unused)
 {
 	const struct cost none = { .hz = 19 };
@@ -159,6 +224,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_counter_is_there_once),
 		cmocka_unit_test(the_last_window_is_there_in_base_units),
+		cmocka_unit_test(each_server_is_there_by_its_name),
 		cmocka_unit_test(before_the_first_window_nothing_is_made_up),
 	};
 

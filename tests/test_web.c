@@ -130,7 +130,7 @@ static void start(struct server *s, const char *token_file)
 
 	memset(s, 0, sizeof(*s));
 	assert_int_equal(catalog_open(dir, &s->catalog), 0);
-	s->api = web_api_new(s->catalog);
+	s->api = web_api_new(s->catalog, NULL);
 	o.api = s->api;
 	assert_int_equal(web_open(&o, &s->web), 0);
 	s->port = (u16)atoi(strrchr(web_address(s->web), ':') + 1);
