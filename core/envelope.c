@@ -515,6 +515,52 @@ static void explain(const struct answer *a, bool grpc, struct judgement *j)
 			 said);
 }
 
+#define DETAILS_MAX  8192
+#define RETRY_INFO   "type.googleapis.com/google.rpc.RetryInfo"
+#define DURATION_MAX 315576000000 /* seconds: that of google.protobuf.Duration */
+
+static u64 read_delay(const Envelope__RpcDetail *d)
+{
+	Envelope__RpcRetryInfo *info;
+	const Envelope__RpcDuration *t;
+	u64 ns = 0;
+
+	if (strcmp(d->type_url, RETRY_INFO))
+		return 0;
+	info = envelope__rpc_retry_info__unpack(NULL, d->value.len, d->value.data);
+	t = info ? info->retry_delay : NULL;
+	/* Of a value that is none nothing is believed. */
+	if (t && t->seconds >= 0 && t->seconds <= DURATION_MAX && t->nanos >= 0 &&
+	    t->nanos < (s32)NSEC_PER_SEC)
+		ns = MIN((u64)t->seconds, UINT64_MAX / NSEC_PER_SEC - 1) * NSEC_PER_SEC +
+		     (u64)t->nanos;
+	if (info)
+		envelope__rpc_retry_info__free_unpacked(info, NULL);
+	return ns;
+}
+
+u64 envelope_retry_delay(const char *details, size_t len)
+{
+	u8 raw[BASE64_DECODE_LENGTH(DETAILS_MAX)];
+	size_t n = sizeof(raw), i;
+	struct base64_decode_ctx ctx;
+	Envelope__RpcStatus *status;
+	u64 ns = 0;
+
+	if (len > DETAILS_MAX)
+		return 0;
+	/* Its end is not asked for: gRPC leaves the padding out. */
+	base64_decode_init(&ctx);
+	if (!base64_decode_update(&ctx, &n, raw, len, details))
+		return 0;
+	status = envelope__rpc_status__unpack(NULL, n, raw);
+	for (i = 0; status && i < status->n_details; i++)
+		ns = MAX(ns, read_delay(status->details[i]));
+	if (status)
+		envelope__rpc_status__free_unpacked(status, NULL);
+	return ns;
+}
+
 void envelope_judge(enum protocol protocol, const struct answer *a, struct judgement *ret)
 {
 	bool grpc = protocol == PROTOCOL_OTLP_GRPC;

@@ -85,4 +85,9 @@ struct judgement {
 	char why[512]; /* for people: clean text, "" when there is nothing to say */
 };
 
+/*
+ * How long a gRPC server wants to be left alone, from the header grpc-status-details-bin (base64,
+ * padded or not); 0: it does not say. Not bounded: it may be centuries.
+ */
+u64 envelope_retry_delay(const char *details, size_t len);
 void envelope_judge(enum protocol protocol, const struct answer *a, struct judgement *ret);

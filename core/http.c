@@ -127,6 +127,9 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 			a->grpc_status = 10 + value[1] - '0';
 	} else if (is_header(data, len, "grpc-message", &value, &value_len)) {
 		decode_message(value, value_len, a->grpc_message, sizeof(a->grpc_message));
+	} else if (is_header(data, len, "grpc-status-details-bin", &value, &value_len)) {
+		t->reply->retry_after_ns =
+			MIN(envelope_retry_delay(value, value_len), RETRY_AFTER_MAX);
 	}
 	/* libcurl keeps every header line; an endless head must not fill the memory. */
 	t->header_bytes += len;
@@ -464,8 +467,9 @@ static void perform(struct http *h, struct transfer *t, u64 (*end_ns)(void *arg)
 	/* A date in the past comes out negative. */
 	if (after > 0)
 		reply->retry_after_ns =
-			(u64)MIN(after, (curl_off_t)(RETRY_AFTER_MAX / NSEC_PER_SEC)) *
-			NSEC_PER_SEC;
+			MAX(reply->retry_after_ns,
+			    (u64)MIN(after, (curl_off_t)(RETRY_AFTER_MAX / NSEC_PER_SEC)) *
+				    NSEC_PER_SEC);
 	snprintf(reply->error, sizeof(reply->error), "%s",
 		 t->too_long   ? t->too_long
 		 : t->error[0] ? t->error

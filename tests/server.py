@@ -27,7 +27,8 @@ certificate. How it answers is one line in DIR/mode, read anew for each POST of 
     huge                    status 200 and a reply of 1 GB
     headers                 status 200 and headers without end
     redirect URL            307 to URL
-    grpc CODE [MESSAGE]     a gRPC status (with --grpc); over=N may stand before
+    grpc CODE [MESSAGE]     a gRPC status (with --grpc); over=N may stand before, and
+                            retry=SECONDS before MESSAGE
     once MODE...            MODE for one profile, 200 from then on
 
 Every accepted profile becomes DIR/NNNNNN.body, DIR/NNNNNN.query (raw), DIR/NNNNNN.headers, and
@@ -278,6 +279,18 @@ def write_mode(directory, text):
     os.rename(path + ".part", path)
 
 
+def retry_info(code, seconds):
+    """A google.rpc.Status with a RetryInfo; Debian has the parts of it, but not these two."""
+    from google.protobuf import any_pb2, duration_pb2
+
+    delay = duration_pb2.Duration()
+    delay.FromNanoseconds(round(seconds * 1e9))
+    delay = delay.SerializeToString()
+    detail = any_pb2.Any(type_url="type.googleapis.com/google.rpc.RetryInfo",
+                         value=bytes([1 << 3 | 2, len(delay)]) + delay).SerializeToString()
+    return bytes([1 << 3, code, 3 << 3 | 2, len(detail)]) + detail
+
+
 def serve_grpc(args, server):
     from concurrent.futures import ThreadPoolExecutor
 
@@ -300,6 +313,9 @@ def serve_grpc(args, server):
             time.sleep(60)
         if words[0] == "grpc" and len(body) > over:
             note(server, "grpc" + words[1], 0, "")
+            if len(words) > 2 and words[2].startswith("retry="):
+                context.set_trailing_metadata((("grpc-status-details-bin",
+                                                retry_info(int(words[1]), float(words.pop(2)[6:]))),))
             context.abort(codes[int(words[1])], " ".join(words[2:]))
         record(server, "/grpc", "".join(f"{k}: {v}\n" for k, v in headers.items()), body)
         note(server, "200", 0, "")

@@ -473,6 +473,52 @@ static void grpc_statuses_are_judged(void **state __unused)
 	assert_int_equal(j.verdict, ENVELOPE_TOO_LARGE);
 }
 
+/* Texts by Google's protobuf library and Python's base64; gRPC leaves the padding out. */
+static void grpc_servers_may_ask_for_peace(void **state __unused)
+{
+	static const struct {
+		const char *text;
+		u64 ns;
+	} cases[] = {
+		{ "CA4aNQoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIJCgcIAhCA5Zp3",
+		  2250000000 },
+		{ "CAgaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIHg==",
+		  30 * NSEC_PER_SEC },
+		{ "CAgaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIHg",
+		  30 * NSEC_PER_SEC },
+		/* Behind a detail of another type. */
+		{ "CA4SBGJ1c3kaLwoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLkRlYnVnSW5mbxIDEgF4GjYK"
+		  "KHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJwYy5SZXRyeUluZm8SCgoICAMQgMq17gE=",
+		  3500000000 },
+		/* A QuotaFailure of the same bytes. */
+		{ "CA4SBGJ1c3kaMwordHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlF1b3RhRmFpbHVyZRIECgII"
+		  "BQ==",
+		  0 },
+		/* -1 s; 1 s less 5 ns; 2^62 s: none of them is a duration to wait. */
+		{ "CA4SBGJ1c3kaOQoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxINCgsI////"
+		  "////////AQ==",
+		  0 },
+		{ "CA4SBGJ1c3kaOwoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIPCg0IARD7"
+		  "//////////8B",
+		  0 },
+		{ "CA4SBGJ1c3kaOAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIMCgoIgICA"
+		  "gICAgIBA",
+		  0 },
+		{ "", 0 },
+		{ "CA4", 0 },
+		{ "CAgaMAoodHlwZS5nb29nbGVhcGlz", 0 },
+		{ "not base64!", 0 },
+	};
+	char large[16384];
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(envelope_retry_delay(cases[i].text, strlen(cases[i].text)),
+				 cases[i].ns);
+	memset(large, 'A', sizeof(large));
+	assert_int_equal(envelope_retry_delay(large, sizeof(large)), 0);
+}
+
 /* --- headers ---------------------------------------------------------------------------------- */
 
 static int collect(void *arg, const char *header)
@@ -551,6 +597,7 @@ int main(void)
 		T(pyroscopes_own_limits_are_known_by_its_words),
 		T(partial_success_is_read),
 		T(grpc_statuses_are_judged),
+		T(grpc_servers_may_ask_for_peace),
 		T(headers_are_split_and_checked),
 		T(protocols_have_names),
 	};

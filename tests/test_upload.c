@@ -1156,6 +1156,30 @@ static void grpc_server_takes_what_we_send(void **state __unused)
 	assert_accounted(0);
 }
 
+static void grpc_server_that_asks_for_peace_gets_it(void **state __unused)
+{
+	struct upload *u = open_grpc(5 * NSEC_PER_SEC, false);
+	struct attempt a[4];
+
+	set_mode("once grpc 14 retry=1.5 later");
+	submit_pprof(u, 3, 0);
+	wait_for(grown(STAT_upload_retried) == 1);
+	/* A new profile is no reason to ask earlier. */
+	submit_pprof(u, 3, 0);
+	wait_for(grown(STAT_upload_sent) == 2);
+	/* The end is none, either. */
+	set_mode("grpc 8 retry=600 full");
+	submit_pprof(u, 3, 0);
+	wait_for(grown(STAT_upload_retried) == 2);
+	close_upload(u);
+	stop_server(&server);
+	assert_int_equal(attempts(a, 4), 4);
+	assert_true(a[1].at - a[0].at >= 1.49 && a[1].at - a[0].at < 4);
+	assert_int_equal(attempt_count("grpc8"), 1);
+	assert_int_equal(spooled(), 1);
+	assert_accounted(1);
+}
+
 /* Over the library's own 4 MiB; and over less, as a server says it. */
 static void grpc_message_limit_is_kept(void **state __unused)
 {
@@ -1722,6 +1746,7 @@ int main(void)
 		TEST(server_that_finds_all_too_large_is_left_alone),
 		TEST(parts_survive_a_restart),
 		TEST(grpc_server_takes_what_we_send),
+		TEST(grpc_server_that_asks_for_peace_gets_it),
 		TEST(grpc_message_limit_is_kept),
 		TEST(grpc_goes_over_tls),
 		TEST(grpc_server_that_hangs_is_given_up),

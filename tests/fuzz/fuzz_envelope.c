@@ -58,6 +58,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	p.len = size - 1;
 	send(protocol, &p);
 	answer(protocol, p.body, p.len);
+	envelope_retry_delay((const char *)p.body, p.len);
 	if (!envelope_split(&p, half)) {
 		send(PROTOCOL_OTLP, half[0]);
 		send(PROTOCOL_PYROSCOPE, half[1]);
