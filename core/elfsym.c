@@ -309,7 +309,8 @@ const Elf64_Shdr *elfsym_section(const struct elfsym_sections *s, const char *na
 
 	for (i = 0; i < s->n; i++)
 		if (s->v[i].sh_type != SHT_NULL && s->v[i].sh_type != SHT_NOBITS &&
-		    s->v[i].sh_name < s->names_len && !strcmp(s->names + s->v[i].sh_name, name))
+		    s->v[i].sh_size && s->v[i].sh_name < s->names_len &&
+		    !strcmp(s->names + s->v[i].sh_name, name))
 			return &s->v[i];
 	return NULL;
 }
@@ -970,18 +971,15 @@ static int collect_debug(struct candidates *c, const struct elfsym_source *src,
 static int collect_go(struct candidates *c, const struct elfsym_source *src, size_t limit)
 {
 	const struct elfsym_sections *s = &c->file.sections;
-	const Elf64_Shdr *sh = elfsym_section(s, ".gopclntab"), *text = elfsym_section(s, ".text");
-	struct pclntab_text where = { .start = text ? text->sh_addr : 0, .entry = s->entry };
 	_cleanup_free_ u8 *table = NULL;
-	int err;
+	struct pclntab_text text;
+	size_t len;
+	int err = pclntab_read(src, s, limit, &table, &len, &text);
 
-	if (!sh)
-		sh = elfsym_section(s, ".data.rel.ro.gopclntab");
-	if (!sh || sh->sh_size > limit)
+	if (err == -ENOENT)
 		return 0;
-	err = elfsym_read_array(src, sh->sh_offset, sh->sh_size, 1, (void **)&table);
 	if (!err)
-		err = pclntab_names(table, (size_t)sh->sh_size, &where, &c->go);
+		err = pclntab_names(table, len, &text, &c->go);
 	return err ? tolerate(err) : collect_names(c, &c->go, FROM_GO);
 }
 

@@ -146,6 +146,20 @@ static bool base_from_text(struct pclntab *t, const struct pclntab_text *text)
 	return name && !strncmp(name, "_rt0_", 5);
 }
 
+int pclntab_read(const struct elfsym_source *src, const struct elfsym_sections *s, size_t max,
+		 u8 **ret, size_t *ret_len, struct pclntab_text *ret_text)
+{
+	const Elf64_Shdr *sh = elfsym_section(s, ".gopclntab"), *text = elfsym_section(s, ".text");
+
+	if (!sh)
+		sh = elfsym_section(s, ".data.rel.ro.gopclntab");
+	if (!sh || sh->sh_size > max || sh->sh_flags & SHF_COMPRESSED)
+		return -ENOENT;
+	*ret_text = (struct pclntab_text){ text ? text->sh_addr : 0, s->entry };
+	*ret_len = (size_t)sh->sh_size;
+	return elfsym_read_array(src, sh->sh_offset, sh->sh_size, 1, (void **)ret);
+}
+
 static int open_table(struct pclntab *t, const struct pclntab_text *text)
 {
 	u64 base;

@@ -15,6 +15,12 @@ struct pclntab_text {
 };
 
 /*
+ * A file's table, at most max bytes; owned. Returns 0, -ENOENT when it has none or a larger one, or an
+ * error of elfsym_read_array().
+ */
+int pclntab_read(const struct elfsym_source *src, const struct elfsym_sections *s, size_t max,
+		 u8 **ret, size_t *ret_len, struct pclntab_text *ret_text);
+/*
  * Adds the functions of a table, len bytes that are to be read only. Pure; bounded by len. Returns
  * 0, -ENOMEM, -ENOEXEC for what is no sound table: then nothing of it is to be believed, but may
  * have been added.

@@ -27,8 +27,6 @@
 #include <time.h>
 #include <zlib.h>
 
-#define SECTIONS_MAX      0xfeff /* below SHN_LORESERVE: no extended numbering */
-#define SECTION_NAMES_MAX (1u << 20)
 #define PHDRS_MAX         256
 #define EH_FRAME_MAX      (128u << 20)
 #define UNSIZED_MAX       (64u << 20) /* of a .eh_frame whose end nobody tells */
@@ -131,61 +129,7 @@ static int read_new(const struct elfsym_source *src, u64 off, u64 len, void *ret
 	return 0;
 }
 
-/* --- sections by name --------------------------------------------------------------------- */
-
-struct sections {
-	Elf64_Shdr *headers;
-	char *names; /* NUL behind the last */
-	u32 n;
-	u64 names_size;
-};
-
-static void sections_fini(struct sections *s)
-{
-	free(s->headers);
-	free(s->names);
-}
-
-/* Returns 0 with n 0 when there are none to be had; -ENOMEM. */
-static int sections_read(const struct elfsym_source *src, const Elf64_Ehdr *eh, struct sections *s)
-{
-	const Elf64_Shdr *names;
-	int err;
-
-	if (!eh->e_shoff || !eh->e_shnum || eh->e_shentsize != sizeof(Elf64_Shdr) ||
-	    eh->e_shnum > SECTIONS_MAX || eh->e_shstrndx >= eh->e_shnum)
-		return 0;
-	err = read_new(src, eh->e_shoff, eh->e_shnum * sizeof(Elf64_Shdr), &s->headers);
-	if (err)
-		return err == -ENOMEM ? err : 0;
-	names = &s->headers[eh->e_shstrndx];
-	if (names->sh_type != SHT_STRTAB || !names->sh_size || names->sh_size > SECTION_NAMES_MAX)
-		return 0;
-	err = read_new(src, names->sh_offset, names->sh_size, &s->names);
-	if (err)
-		return err == -ENOMEM ? err : 0;
-	s->names_size = names->sh_size;
-	s->names[s->names_size - 1] = '\0';
-	s->n = eh->e_shnum;
-	return 0;
-}
-
-/* The first of that name with bytes in the file; NULL: none. Borrowed. */
-static const Elf64_Shdr *section_find(const struct sections *s, const char *name)
-{
-	size_t len = strlen(name) + 1;
-	u32 i;
-
-	for (i = 0; i < s->n; i++) {
-		const Elf64_Shdr *h = &s->headers[i];
-
-		if (h->sh_name < s->names_size && len <= s->names_size - h->sh_name &&
-		    h->sh_type != SHT_NOBITS && h->sh_type != SHT_NULL && h->sh_size &&
-		    !memcmp(s->names + h->sh_name, name, len))
-			return h;
-	}
-	return NULL;
-}
+/* --- where it lies ------------------------------------------------------------------------ */
 
 static void check_place(const struct elfsym_source *src, u64 max, struct place *p)
 {
@@ -242,17 +186,17 @@ static void place_zdebug_frame(const struct elfsym_source *src, const Elf64_Shdr
 }
 
 /* Only noticed: its rows say the same as .eh_frame, which all compilers still write. */
-static void note_sframe(const struct elfsym_source *src, const struct sections *s,
+static void note_sframe(const struct elfsym_source *src, const struct elfsym_sections *s,
 			struct tablefile_info *info)
 {
-	const Elf64_Shdr *h = section_find(s, ".sframe");
+	const Elf64_Shdr *h = elfsym_section(s, ".sframe");
 	u16 magic;
 	u8 head[12]; /* magic, version, flags, four bytes of offsets, number of functions */
 	u32 i;
 
 	for (i = 0; !h && i < s->n; i++)
-		if (s->headers[i].sh_type == SHT_SFRAME)
-			h = &s->headers[i];
+		if (s->v[i].sh_type == SHT_SFRAME)
+			h = &s->v[i];
 	if (!h || h->sh_size < sizeof(head) || read_at(src, h->sh_offset, head, sizeof(head)))
 		return;
 	memcpy(&magic, head, sizeof(magic));
@@ -421,42 +365,38 @@ static int frame_load(const struct elfsym_source *src, const struct place *p, st
  * Go's assembler writes CFI for functions that leave their stack as if they did not. A table that is
  * damaged tells nothing, as if it were not there.
  */
-static int find_switchers(struct elf *e, const Elf64_Ehdr *eh, const struct sections *s)
+static int find_switchers(struct elf *e, const struct elfsym_sections *s)
 {
-	const Elf64_Shdr *h = section_find(s, ".gopclntab"), *text = section_find(s, ".text");
-	struct pclntab_text where = { .start = text ? text->sh_addr : 0, .entry = eh->e_entry };
 	_cleanup_free_ u8 *table = NULL;
-	int err;
+	struct pclntab_text text;
+	size_t len;
+	int err = pclntab_read(&e->src, s, PCLNTAB_MAX, &table, &len, &text);
 
-	if (!h)
-		h = section_find(s, ".data.rel.ro.gopclntab");
-	if (!h || h->sh_size > PCLNTAB_MAX || h->sh_flags & SHF_COMPRESSED)
-		return 0;
-	err = read_new(&e->src, h->sh_offset, h->sh_size, &table);
 	if (!err)
-		err = pclntab_switchers(table, h->sh_size, &where, &e->left_out, &e->nleft_out);
+		err = pclntab_switchers(table, len, &text, &e->left_out, &e->nleft_out);
 	return err == -ENOMEM ? err : 0;
 }
 
 static int find_places(struct elf *e, const Elf64_Ehdr *eh, const struct elfsym_info *headers,
 		       struct place *eh_frame, struct place *debug_frame)
 {
-	_cleanup_(sections_fini) struct sections s = { 0 };
+	_cleanup_(elfsym_sections_fini) struct elfsym_sections s = { 0 };
 	const Elf64_Shdr *h;
-	int err = sections_read(&e->src, eh, &s);
+	int err = elfsym_sections(&e->src, &s);
 
-	if (err)
+	/* Without them, or when they are damaged, the program headers lead to what is loaded. */
+	if (err == -ENOMEM)
 		return err;
 	note_sframe(&e->src, &s, &e->info);
-	if ((h = section_find(&s, ".debug_frame")))
+	if ((h = elfsym_section(&s, ".debug_frame")))
 		place_debug_frame(&e->src, h, debug_frame);
-	else if ((h = section_find(&s, ".zdebug_frame")))
+	else if ((h = elfsym_section(&s, ".zdebug_frame")))
 		place_zdebug_frame(&e->src, h, debug_frame);
-	if ((h = section_find(&s, ".eh_frame")))
+	if ((h = elfsym_section(&s, ".eh_frame")))
 		place_eh_frame(&e->src, h, eh_frame);
 	else
 		err = find_by_header(&e->src, eh, headers, eh_frame);
-	return err ? err : find_switchers(e, eh, &s);
+	return err ? err : find_switchers(e, &s);
 }
 
 /*
