@@ -76,9 +76,8 @@ struct agent {
 	struct {
 		struct window *w; /* NULL: there is none */
 		struct naming *naming;
-		u32 pid;
+		u32 pid;  /* 0: none, or it has ended */
 		u64 lost; /* until it ends: of all, when it began */
-		bool ended;
 	} timeline;
 	int epoll_fd;
 	u32 hz, want_hz;
@@ -329,7 +328,7 @@ static void on_mark(void *arg, const struct sample_mark *mark)
 	struct agent *a = arg;
 
 	/* One that comes after its time line has ended. */
-	if (!a->with_marks && (!a->timeline.w || a->timeline.ended))
+	if (!a->with_marks && !a->timeline.pid)
 		return;
 	if (VEC_RESERVE(a->marks, a->marks_cap, a->nmarks + 1, PENDING_MAX / sizeof(*mark)))
 		stat_add(STAT_marks_lost, mark->n);
@@ -438,8 +437,7 @@ void agent_free(struct agent *a)
 
 	if (!a)
 		return;
-	if (a->line)
-		agent_timeline_drop(a);
+	agent_timeline_drop(a);
 	tables_free(a->tables);
 	walker_free(a->walker);
 	runtimes_free(a->runtimes);
@@ -717,7 +715,7 @@ static void on_open_wait(void *arg, const struct stack_event *ev, size_t len,
 	stat_add(STAT_waits_due, count->count);
 	line_stack(t->agent->line, ev, len, true);
 	line_count(t->agent->line, t->epoch, &ev->key, count);
-	if (t->agent->with_marks || (t->agent->timeline.pid && !t->agent->timeline.ended))
+	if (t->agent->with_marks || t->agent->timeline.pid)
 		place_mark(t->agent, &(struct sample_mark){
 					     .key = ev->key,
 					     .time_ns = t->now_ns,
@@ -960,7 +958,6 @@ int agent_timeline_begin(struct agent *a, u32 pid)
 	if (!a->timeline.w)
 		return -ENOMEM;
 	a->timeline.pid = pid;
-	a->timeline.ended = false;
 	line_watch(a->line, a->timeline.w, pid, p->start_ns, AGENT_TIMELINE_EVENTS);
 	if (a->runtimes)
 		runtimes_want(a->runtimes, p);
@@ -987,7 +984,7 @@ void agent_timeline_end(struct agent *a)
 	struct window *w = a->timeline.w;
 	u64 now = now_monotonic();
 
-	if (!w || a->timeline.ended)
+	if (!a->timeline.pid)
 		return;
 	charge_open_waits(a, a->timeline.pid, now);
 	sampler_mark_process(a->sampler, 0);
@@ -995,7 +992,6 @@ void agent_timeline_end(struct agent *a)
 	line_watch(a->line, NULL, 0, 0, 0);
 	w->end_ns = now + a->clocks_apart_ns;
 	a->timeline.lost = marks_lost(a) - a->timeline.lost;
-	a->timeline.ended = true;
 	a->timeline.pid = 0;
 	a->timeline.naming =
 		naming_new(w, a->modules, a->perfmaps, now_monotonic() + NAMING_MAX_NS);
@@ -1003,7 +999,7 @@ void agent_timeline_end(struct agent *a)
 
 struct window *agent_timeline_take(struct agent *a, u64 *ret_lost)
 {
-	if (!a->timeline.w || !a->timeline.ended ||
+	if (!a->timeline.w || a->timeline.pid ||
 	    (a->timeline.naming && !naming_step(a->timeline.naming, now_monotonic())))
 		return NULL;
 	naming_free(a->timeline.naming);
