@@ -84,24 +84,17 @@ static void take_etag(struct http_reply *r, const char *s, size_t len)
 	r->etag[len] = '\0';
 }
 
-/* Percent-encoded (gRPC over HTTP/2, "Status-Message"). */
-static void decode_message(const char *s, size_t len, char *dst, size_t size)
+void http_message(const char *s, size_t len, char *dst, size_t size)
 {
 	char raw[1024];
 	size_t i, n = 0;
 
 	for (i = 0; i < len && n < sizeof(raw); i++) {
-		char hex[3] = { 0 }, *end;
-		long byte = 0;
+		u8 byte;
+		bool escape = s[i] == '%' && i + 2 < len && hex_decode(&byte, s + i + 1, 1) && byte;
 
-		if (s[i] == '%' && i + 2 < len) {
-			memcpy(hex, s + i + 1, 2);
-			byte = strtol(hex, &end, 16);
-			if (*end)
-				byte = 0;
-		}
-		raw[n++] = byte > 0 ? (char)byte : s[i];
-		i += byte > 0 ? 2 : 0;
+		raw[n++] = escape ? (char)byte : s[i];
+		i += escape ? 2 : 0;
 	}
 	utf8_clean(dst, size, raw, n);
 }
@@ -126,7 +119,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *arg)
 		else if (value_len == 2 && value[0] == '1' && value[1] >= '0' && value[1] <= '6')
 			a->grpc_status = 10 + value[1] - '0';
 	} else if (is_header(data, len, "grpc-message", &value, &value_len)) {
-		decode_message(value, value_len, a->grpc_message, sizeof(a->grpc_message));
+		http_message(value, value_len, a->grpc_message, sizeof(a->grpc_message));
 	} else if (is_header(data, len, "grpc-status-details-bin", &value, &value_len)) {
 		t->reply->retry_after_ns =
 			MIN(envelope_retry_delay(value, value_len), RETRY_AFTER_MAX);

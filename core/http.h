@@ -56,3 +56,11 @@ void http_get(struct http *h, const char *etag, char body[HTTP_BODY_MAX], u64 (*
 /* Until then (CLOCK_MONOTONIC), a wake, or about a minute. */
 void http_wait(struct http *h, u64 then);
 void http_wake(struct http *h);
+
+/* --- for tests -------------------------------------------------------------------------------- */
+
+/*
+ * What a server says in grpc-message, percent-encoded (gRPC over HTTP/2, "Status-Message"), as clean
+ * text. What is no escape stays as it is.
+ */
+void http_message(const char *s, size_t len, char *dst, size_t size);

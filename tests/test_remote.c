@@ -54,6 +54,21 @@ static void all_else_is_ignored_and_counted(void **state __unused)
 	accepted("{\"ENABLED\": true, \"enabled \": true, \"\": [[[[]]]]}", false, false, 0, 3);
 }
 
+static void messages_of_grpc_servers(void **state __unused)
+{
+	static const char *const texts[][2] = {
+		{ "a%20b%C3%A9%2f", "a b\303\251/" }, { "100%", "100%" },   { "%4", "%4" },
+		{ "%zz%+5% 5%0x", "%zz%+5% 5%0x" },   { "%00%41", "%00A" },
+	};
+	char text[64];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(texts); i++) {
+		http_message(texts[i][0], strlen(texts[i][0]), text, sizeof(text));
+		assert_string_equal(text, texts[i][1]);
+	}
+}
+
 static void names_that_are_ignored_come_out_clean(void **state __unused)
 {
 	static const char json[] = "{\"\\u001b[31m\": 1, \"a\\nb\": 2, \"\\u202e\": 3}";
@@ -409,6 +424,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_two_keys_are_taken),
 		cmocka_unit_test(all_else_is_ignored_and_counted),
+		cmocka_unit_test(messages_of_grpc_servers),
 		cmocka_unit_test(names_that_are_ignored_come_out_clean),
 		cmocka_unit_test(row_57_wrong_answers_are_refused_whole),
 		cmocka_unit_test(an_answer_is_told_once),
