@@ -367,8 +367,8 @@ static __always_inline bool recipe_optional(const struct recipe_walk *w)
 }
 
 /*
- * A step on the way to whether this thread has set the flag, and back to the first node, which was wanted
- * before. What cannot be read says no.
+ * A step on the way to whether this thread has set the flag, and back to the first node, which was
+ * wanted before. What cannot be read says no.
  */
 static __always_inline int recipe_seek_flag(struct recipe_walk *w, int failed)
 {

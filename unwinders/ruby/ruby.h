@@ -2,7 +2,8 @@
 /*
  * What the files of this folder share: what is known of a process with Ruby, and who does what.
  * ruby.c finds and walks, frames.c tells what was met, find.c reads off Ruby's code where things are,
- * gc.c who collects garbage, vmloop.c the code of its loop, object.c reads objects, iseq.c the code of methods and blocks.
+ * gc.c who collects garbage, vmloop.c the code of its loop, object.c reads objects, iseq.c the code of
+ * methods and blocks.
  */
 #pragma once
 
